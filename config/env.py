@@ -1,0 +1,58 @@
+"""Typed readers of the environment. A value that makes no sense stops the start, in words."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+
+class BadSetting(SystemExit):
+    """The environment holds a value that cannot be used; starting would only hide it."""
+
+
+def _raw(name: str) -> str | None:
+    """Return NAME, or the content of the file that NAME_FILE points to (for secrets)."""
+    if (path := os.environ.get(f"{name}_FILE")) is not None:
+        try:
+            return Path(path).read_text().strip()
+        except OSError as error:
+            raise BadSetting(f"{name}_FILE={path!r} cannot be read: {error.strerror}") from error
+    return os.environ.get(name)
+
+
+def env_text(name: str, default: str) -> str:
+    value = _raw(name)
+    return default if value is None else value
+
+
+def env_bool(name: str, default: bool) -> bool:
+    value = _raw(name)
+    if value is None:
+        return default
+    lowered = value.strip().lower()
+    if lowered in {"1", "true", "yes", "on"}:
+        return True
+    if lowered in {"0", "false", "no", "off", ""}:
+        return False
+    raise BadSetting(f"{name}={value!r} is not a yes or no; use true or false")
+
+
+def env_int(name: str, default: int, *, minimum: int = 0) -> int:
+    value = _raw(name)
+    if value is None:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        raise BadSetting(f"{name}={value!r} is not a whole number") from None
+    if number < minimum:
+        raise BadSetting(f"{name}={number} is below {minimum}")
+    return number
+
+
+def env_seconds(name: str, default: int, *, minimum: int = 0) -> timedelta:
+    """Read a whole number of seconds as a timedelta."""
+    return timedelta(seconds=env_int(name, default, minimum=minimum))
+
+
+def env_list(name: str, default: str) -> list[str]:
+    return [part.strip() for part in env_text(name, default).split(",") if part.strip()]

@@ -1,0 +1,129 @@
+"""All settings, one file. Every value a deployment may change is read from the environment."""
+
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from django.core.management.utils import get_random_secret_key
+from django.utils.translation import gettext_lazy as _
+
+from config.env import BadSetting, env_bool, env_int, env_list, env_seconds, env_text
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def _database(url: str, *, pool: bool) -> dict[str, object]:
+    """Turn postgresql://user:password@host:port/name?host=/socket/dir into Django's dict."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"}:
+        raise BadSetting(f"DATABASE_URL must begin with postgresql://, not {parts.scheme!r}")
+    query = parse_qs(parts.query)
+    options: dict[str, object] = {"connect_timeout": 5}
+    if pool:
+        # Under ASGI a kept connection leaks per request; psycopg's pool is the cure.
+        options["pool"] = {"min_size": 1, "max_size": 12, "timeout": 5, "max_lifetime": 1800}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path.lstrip("/"),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": (query.get("host") or [parts.hostname or ""])[0],
+        "PORT": str(parts.port or ""),
+        "CONN_MAX_AGE": 0 if pool else 60,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": options,
+    }
+
+
+# --- Django
+DEBUG = env_bool("DEBUG", False)
+SECRET_KEY = env_text("SECRET_KEY", "") or get_random_secret_key()
+ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
+CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", "")
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "tenants.User"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "var" / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "pgtrigger",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "rental.tenants",
+    "billing",
+    "scheduler",
+    "rental",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+
+# --- servers
+# Web and gateway set DATABASE_POOL=1; workers keep one plain connection each.
+DATABASES = {
+    "default": _database(
+        env_text("DATABASE_URL", "postgresql:///tessera"), pool=env_bool("DATABASE_POOL", False)
+    )
+}
+REDIS_URL = env_text("REDIS_URL", "redis://127.0.0.1:6379/0")
+
+# --- hints
+# False drops every hint to Celery; sweeps find the work all the same (the black-hole test).
+HINTS_ENABLED = env_bool("HINTS_ENABLED", True)
+
+# --- billing
+BILLING_TIME_ZONE = env_text("BILLING_TIME_ZONE", "Asia/Shanghai")
+BILLING_CURRENCY = env_text("BILLING_CURRENCY", "CNY")
+
+# --- scheduler
+SCHEDULER_NODE_SUSPECT = env_seconds("SCHEDULER_NODE_SUSPECT", 12)
+SCHEDULER_NODE_LOST = env_seconds("SCHEDULER_NODE_LOST", 24)
+SCHEDULER_BATCH = env_int("SCHEDULER_BATCH", 200, minimum=1)
