@@ -1,0 +1,86 @@
+"""The failures that instances expect. Data for the edge to word."""
+
+import uuid
+
+from rental.instances.states import IllegalTransition
+
+__all__ = [
+    "BadOrder",
+    "GenerationMismatch",
+    "IllegalTransition",
+    "InstanceError",
+    "InstanceLocked",
+    "InstanceProtected",
+    "NotPossibleNow",
+    "UnknownInstance",
+    "UnknownProject",
+    "UnknownSshKey",
+]
+
+
+class InstanceError(Exception):
+    """Base of the failures that instances expect. Anything else is a bug."""
+
+
+class UnknownInstance(InstanceError):
+    """The tenant has no such instance."""
+
+    def __init__(self, instance_id: uuid.UUID) -> None:
+        super().__init__("there is no such instance")
+        self.instance_id = instance_id
+
+
+class UnknownProject(InstanceError):
+    """The tenant has no such project."""
+
+    def __init__(self, project_id: uuid.UUID) -> None:
+        super().__init__("there is no such project")
+        self.project_id = project_id
+
+
+class UnknownSshKey(InstanceError):
+    """The tenant has no such SSH key."""
+
+    def __init__(self, key_id: uuid.UUID) -> None:
+        super().__init__("there is no such SSH key")
+        self.key_id = key_id
+
+
+class BadOrder(InstanceError):
+    """A field of the order cannot be used."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field}: {detail}")
+        self.field, self.detail = field, detail
+
+
+class GenerationMismatch(InstanceError):
+    """Somebody else changed the instance meanwhile (If-Match)."""
+
+    def __init__(self, *, expected: int, actual: int) -> None:
+        super().__init__(f"the instance is at generation {actual}, not {expected}")
+        self.expected, self.actual = expected, actual
+
+
+class NotPossibleNow(InstanceError):
+    """The verb has no meaning in this state."""
+
+    def __init__(self, *, verb: str, state: str) -> None:
+        super().__init__(f"{verb} is not possible while the instance is {state}")
+        self.verb, self.state = verb, state
+
+
+class InstanceProtected(InstanceError):
+    """Release was asked for an instance that is protected from it."""
+
+    def __init__(self, instance_id: uuid.UUID) -> None:
+        super().__init__("the instance is protected from release")
+        self.instance_id = instance_id
+
+
+class InstanceLocked(InstanceError):
+    """A lock (money, security, operator) forbids the verb."""
+
+    def __init__(self, *, verb: str, locks: list[str]) -> None:
+        super().__init__(f"{verb} is not possible under the locks {', '.join(locks)}")
+        self.verb, self.locks = verb, locks
