@@ -1,0 +1,53 @@
+"""The scheduler's tables: what there is, what is asked, what runs where."""
+
+from scheduler.models.allocations import (
+    Allocation,
+    AllocationDirty,
+    Quarantine,
+    Residence,
+    ResidenceKind,
+    ResidenceWant,
+    Slice,
+    SliceMode,
+    Want,
+)
+from scheduler.models.nodes import (
+    Agent,
+    ControlPlane,
+    EnrolmentToken,
+    GatewayFlush,
+    Gpu,
+    GpuHealth,
+    LivenessStatus,
+    Node,
+    NodeLiveness,
+)
+from scheduler.models.places import GpuModel, Region, Zone
+from scheduler.models.requests import Market, Request, RequestState
+
+__all__ = [
+    "Agent",
+    "Allocation",
+    "AllocationDirty",
+    "ControlPlane",
+    "EnrolmentToken",
+    "GatewayFlush",
+    "Gpu",
+    "GpuHealth",
+    "GpuModel",
+    "LivenessStatus",
+    "Market",
+    "Node",
+    "NodeLiveness",
+    "Quarantine",
+    "Region",
+    "Request",
+    "RequestState",
+    "Residence",
+    "ResidenceKind",
+    "ResidenceWant",
+    "Slice",
+    "SliceMode",
+    "Want",
+    "Zone",
+]
