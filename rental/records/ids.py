@@ -6,9 +6,12 @@ from typing import Final
 from uuid_utils.compat import uuid7
 
 # One prefix a noun; the list is closed, so that a typo cannot mint ids nobody can read back.
-PREFIXES: Final = frozenset(
-    "ten usr prj key ssh ins op quo req alc run seg chg trf nod gpu agt evt hld".split()
-)
+# fmt: off
+PREFIXES: Final = frozenset({
+    "ten", "usr", "prj", "key", "ssh", "ins", "op", "quo", "req", "alc",
+    "run", "seg", "chg", "trf", "nod", "gpu", "agt", "evt", "hld",
+})
+# fmt: on
 
 # Crockford's alphabet has no i, l, o or u: nothing is mistaken when read aloud.
 # Source: https://www.crockford.com/base32.html

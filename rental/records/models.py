@@ -3,6 +3,7 @@
 import uuid
 from typing import Self
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -67,7 +68,7 @@ class OutboxMessage(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     topic = models.CharField(max_length=64)
     key = models.CharField(max_length=255)
-    payload = models.JSONField()
+    payload = models.JSONField(encoder=DjangoJSONEncoder)
     created_at = models.DateTimeField()
     due_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True)
@@ -120,8 +121,8 @@ class AuditEvent(AppendOnly):
     actor_id = models.CharField(max_length=64)
     verb = models.CharField(max_length=64)
     subject = models.CharField(max_length=96)
-    before = models.JSONField(null=True)
-    after = models.JSONField(null=True)
+    before = models.JSONField(null=True, encoder=DjangoJSONEncoder)
+    after = models.JSONField(null=True, encoder=DjangoJSONEncoder)
     request_id = models.CharField(max_length=64, null=True)
     hash = models.BinaryField(max_length=32, null=True)
 
@@ -129,6 +130,8 @@ class AuditEvent(AppendOnly):
 
     class Meta(AppendOnly.Meta):
         app_label = "tenants"
+        verbose_name = _("audit event")
+        verbose_name_plural = _("audit events")
         constraints = [
             models.CheckConstraint(
                 condition=Q(actor_kind__in=["user", "api_key", "staff", "system"]),

@@ -1,0 +1,40 @@
+"""Hints to Celery: the only place that publishes a task. A lost hint costs seconds, no more."""
+
+from typing import Any, Final, Protocol
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+log = structlog.get_logger()
+
+# Seconds. A hint that nobody took within a minute is stale: the sweeps have been by since.
+EXPIRES: Final = 60
+
+
+class Task(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def apply_async(self, **options: Any) -> Any: ...
+
+
+def hint(task: Task, **kwargs: Any) -> None:
+    """
+    Ask a worker to run ``task(**kwargs)`` soon, once the present transaction has committed.
+
+    Only a hint: a sweep finds the work anyway. A broker that is away is logged and forgotten;
+    the caller's commit is never undone or delayed beyond the broker's connect timeout. With
+    ``HINTS_ENABLED`` off nothing is sent and nothing said (the black-hole test).
+    """
+    if not settings.HINTS_ENABLED:
+        return
+
+    def publish() -> None:
+        try:
+            task.apply_async(kwargs=kwargs, expires=EXPIRES, retry=False)
+        except (OperationalError, OSError) as error:  # the broker is away; kombu wraps the rest
+            log.warning("hint.lost", task=task.name, error=str(error))
+
+    transaction.on_commit(publish, robust=True)
