@@ -1,0 +1,1 @@
+"""The Python SDK and the `tessera` command. No Django, no server code."""
