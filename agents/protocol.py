@@ -22,6 +22,25 @@ PhaseName = Literal[
 ]
 SliceMode = Literal["whole", "mig", "share_tenant", "share_shared"]
 
+RUNS_PER_USAGE = 500
+
+# Why a phase was reached; "" says that there is nothing to add.
+REASONS = {
+    "ordered": "stopping, exited: the desired set asked for it",
+    "stop_at_tick": "stopping, exited: the run's last tick was reached",
+    "replaced": "stopping: a higher incarnation is ordered",
+    "guest_exit": "exited: the instance's own process ended, with exit_code",
+    "start_failed": "failed: the runtime could not start it; detail says why",
+    "start_timeout": "failed: not ready within start_timeout_s",
+    "exited_before_ready": "failed: ended before the readiness probe passed, with exit_code",
+    "node_restarted": "failed: the node booted anew",
+    "container_lost": "failed: the container is not there any more",
+    "waits_for_instance": "accepted: another container of this instance is still there",
+    "waits_for_slice": "accepted: another container still holds a part of the slice",
+    "waits_for_run": "accepted: the run was closed before the start",
+    "spool_full": "accepted: the agent cannot write to its disk, so it starts nothing",
+}
+
 
 class Message(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True):
     """Base of everything that is sent as one frame."""
@@ -78,8 +97,10 @@ class Order(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """
     One allocation that the node may hold.
 
-    ``run``: what usage is reported under; None once the run is closed.
-    ``incarnation`` rises with every start: a lower one is ended, never adopted.
+    ``run``: what usage is reported under; None once the run is closed. An order without a run
+    starts nothing, and ends nothing that runs.
+    ``incarnation`` rises with every start: a lower one is ended, never adopted. One incarnation
+    starts once: what exited or failed is reported and left, until a higher one is ordered.
     ``stop_at_tick``: the agent ends the container by itself at that tick, link or no link.
     ``want=gone`` stays listed until the agent has confirmed the wipe.
     """
@@ -195,9 +216,13 @@ class EndpointFact(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
 
 class Phase(Message, tag="phase", kw_only=True):
     """
-    Where an allocation stands, sent at once when it changes and again until the server knows.
+    Where an allocation stands, sent at once when it changes, and again: in every hello, and on an
+    open link after 5, 10, 20, 40, then every 60 s (``gone`` every 5 s while it is listed), because
+    a phase has no ack. A phase of known (incarnation, seq) is old news.
 
-    ``age_ms``: how long ago the phase was reached. ``incarnation`` then ``seq`` order phases.
+    ``age_ms``: how long ago the phase was reached. ``incarnation`` then ``seq`` order phases;
+    ``seq`` is one rising counter per node. ``reason``: one word of ``REASONS``; ``detail``: words
+    for people, may be empty.
     """
 
     node: str
@@ -235,7 +260,11 @@ class ResidenceFact(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
 
 
 class Hello(Message, tag="hello", kw_only=True):
-    """Sent after each connect, once a node, and again when facts change."""
+    """
+    Sent after each connect, once a node, and again when facts, unknown containers or residences
+    change. ``seq``: the highest seq of usage this node has used. A residence that is ordered
+    ``gone`` and has no bytes is listed as ``wiped`` while it is ordered.
+    """
 
     node: str
     boot: str
@@ -251,7 +280,10 @@ class Hello(Message, tag="hello", kw_only=True):
 
 
 class Pulse(Message, tag="pulse", kw_only=True):
-    """I am here; every 3 s."""
+    """
+    I am here; every 3 s. ``seq``: tenths of a second of CLOCK_BOOTTIME, so it rises within a boot,
+    also over restarts of the agent.
+    """
 
     node: str
     boot: str
@@ -282,7 +314,10 @@ class RunReport(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Usage(Message, tag="usage", kw_only=True):
-    """Every 30 s with jitter, and at once at hello, start, stop and exit."""
+    """
+    Every 30 s with jitter, and at once at hello, start, stop and exit. Holds every run that is
+    open or not acked yet, at most ``RUNS_PER_USAGE`` a frame (a replay takes several frames).
+    """
 
     node: str
     boot: str
