@@ -1,0 +1,90 @@
+"""Desired sets on their way to the nodes, by one poll a second that also finds who must leave."""
+
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+
+import structlog
+from django.db import transaction
+
+from rental.gateway import metrics
+from rental.gateway.database import DatabaseClock
+from rental.gateway.door import Door
+from rental.gateway.lanes import Lane
+from rental.gateway.links import CloseCode, Link, Links
+from scheduler.models import Agent, ControlPlane, Node
+from scheduler.services.desired import desired_sets, node_versions
+
+PERIOD = 1.0  # s
+GATHER = 0.05  # s that a hello waits for others, so that a fleet's return is a few polls
+
+log = structlog.get_logger()
+
+
+class OrdersLane(Lane):
+    """
+    Asks for the versions of all connected nodes in one query and sends what rose.
+
+    Nothing else brings an order to a node: a lost hint costs a second, never an order.
+    """
+
+    late_after = 5.0
+
+    def __init__(
+        self, database: Mapping[str, object], *, links: Links, door: Door, clock: DatabaseClock
+    ) -> None:
+        super().__init__("orders", database)
+        self._links = links
+        self._door = door
+        self._clock = clock
+        self._wanted = threading.Event()
+        self.control_epoch = 0
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    def wait_for_work(self) -> bool:
+        if self._wanted.wait(PERIOD) and not self._stopping.is_set():
+            time.sleep(GATHER)
+        self._wanted.clear()
+        return not self._stopping.is_set()
+
+    def turn(self) -> None:
+        self._clock.ask()
+        self.control_epoch = ControlPlane.load().control_epoch
+        self._turn_out()
+        speakers = self._links.by_node()
+        if not speakers:
+            return
+        versions = node_versions(list(speakers))
+        behind = [n for n, version in versions.items() if speakers[n].sent.get(n) != version]
+        if not behind:
+            return
+        # One snapshot: a version read with older orders would tell the agent to keep them.
+        with transaction.atomic():
+            sets = desired_sets(behind)
+        for desired in sets:
+            node_id = uuid.UUID(desired.node)
+            link = speakers[node_id]
+            link.send(desired)
+            link.sent[node_id] = (desired.control_epoch, desired.node_version)
+            metrics.DESIRED.inc()
+
+    def _turn_out(self) -> None:
+        """Close links whose agent was revoked, or lost a node that it speaks for."""
+        links = self._links.all_open()
+        agents = {link.agent_id for link in links}
+        welcome = set(
+            Agent.objects.filter(id__in=agents, revoked_at=None).values_list("id", flat=True)
+        )
+        owners = dict(Node.objects.filter(agent_id__in=agents).values_list("id", "agent_id"))
+        for link in links:
+            if link.agent_id not in welcome or not _owns_all(link, owners):
+                self._door.forget(link.credential)
+                link.close(CloseCode.REVOKED, "this credential is no longer good")
+                log.warning("gateway.agent_turned_out", agent=str(link.agent_id))
+
+
+def _owns_all(link: Link, owners: Mapping[uuid.UUID, uuid.UUID]) -> bool:
+    return all(owners.get(node_id) == link.agent_id for node_id in link.nodes.values())

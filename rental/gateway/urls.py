@@ -1,0 +1,11 @@
+"""Routes of the gateway's HTTP side. Nothing else of the product is served here."""
+
+from django.urls import path
+
+from rental.gateway import views
+
+urlpatterns = [
+    path("agent/v1/enrol", views.enrol_agent, name="agent-enrol"),
+    path("healthz", views.show_health, name="gateway-health"),
+    path("metrics", views.show_metrics, name="gateway-metrics"),
+]

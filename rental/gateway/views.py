@@ -1,0 +1,90 @@
+"""The gateway's HTTP side: enrolment, health, metrics."""
+
+import msgspec
+import structlog
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from rental.gateway.door import DoorStuck
+from rental.gateway.process import Gateway
+from scheduler.errors import EnrolmentRefused
+from scheduler.services.enrolment import Enrolled, enrol
+
+log = structlog.get_logger()
+
+
+class EnrolInput(msgspec.Struct, forbid_unknown_fields=True):
+    """What an agent shows to be let in for good: a token, its name, its nodes' names."""
+
+    token: str
+    agent: str
+    nodes: list[str]
+
+
+def _gateway(request: HttpRequest) -> Gateway:
+    gateway: Gateway = request.scope["gateway"]  # type: ignore[attr-defined]  # ASGIRequest
+    return gateway
+
+
+def _problem(status: int, code: str, detail: str) -> JsonResponse:
+    """Answer a failure as RFC 9457 has it."""
+    return JsonResponse(
+        {"title": code.replace("_", " "), "status": status, "code": code, "detail": detail},
+        status=status,
+        content_type="application/problem+json",
+    )
+
+
+@csrf_exempt  # no cookie is looked at: the token in the body is the right to enrol
+@require_POST
+async def enrol_agent(request: HttpRequest) -> HttpResponse:
+    """Make an agent of a one-time token. The credential is shown here and never again."""
+    gateway = _gateway(request)
+    try:
+        asked = msgspec.json.decode(request.body, type=EnrolInput)
+    except msgspec.MsgspecError as error:
+        return _problem(400, "malformed", str(error))
+
+    def answer() -> Enrolled:
+        return enrol(
+            token=asked.token,
+            agent_name=asked.agent,
+            nodes=asked.nodes,
+            now=gateway.clock.now(),
+        )
+
+    try:
+        enrolled = await gateway.door.ask(answer)
+    except EnrolmentRefused as refusal:
+        return _problem(403, "enrolment_refused", str(refusal))
+    except DoorStuck:
+        return _problem(503, "database_away", "try again in a few seconds")
+    log.info("gateway.agent_enrolled", agent=str(enrolled.agent_id), nodes=asked.nodes)
+    return JsonResponse(
+        {
+            "agent": str(enrolled.agent_id),
+            "credential": enrolled.credential,
+            "nodes": enrolled.nodes,
+        },
+        status=201,
+    )
+
+
+@require_GET
+async def show_health(request: HttpRequest) -> HttpResponse:
+    """
+    Answer 200 while every lane works within its bound, else 503 and why.
+
+    503 is a reason to call a person, not to restart the gateway: while PostgreSQL is away a
+    restart loses what waits and cuts links that are answered from memory.
+    """
+    if complaints := _gateway(request).complaints():
+        return JsonResponse({"status": "late", "reasons": complaints}, status=503)
+    return JsonResponse({"status": "ok"})
+
+
+@require_GET
+async def show_metrics(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
