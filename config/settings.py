@@ -126,4 +126,9 @@ BILLING_CURRENCY = env_text("BILLING_CURRENCY", "CNY")
 # --- scheduler
 SCHEDULER_NODE_SUSPECT = env_seconds("SCHEDULER_NODE_SUSPECT", 12)
 SCHEDULER_NODE_LOST = env_seconds("SCHEDULER_NODE_LOST", 24)
+# No silence counts until the server itself has listened this long without a break.
+SCHEDULER_DEAF_GRACE = env_seconds("SCHEDULER_DEAF_GRACE", 60)
+# Placements that one transaction commits.
 SCHEDULER_BATCH = env_int("SCHEDULER_BATCH", 200, minimum=1)
+# A request that found no place for this long expires.
+SCHEDULER_REQUEST_TTL = env_seconds("SCHEDULER_REQUEST_TTL", 24 * 3600, minimum=1)

@@ -1,0 +1,58 @@
+"""Failures that the scheduler expects. Anything else is a bug."""
+
+import uuid
+
+
+class SchedulerError(Exception):
+    """Base of them."""
+
+
+class ImpossibleShape(SchedulerError):
+    """No node can ever give this shape."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class UnknownAllocation(SchedulerError):
+    """There is no such allocation."""
+
+    def __init__(self, allocation_id: uuid.UUID) -> None:
+        super().__init__(str(allocation_id))
+        self.allocation_id = allocation_id
+
+
+class AllocationIsGoing(SchedulerError):
+    """The allocation is ordered gone or released; it cannot be changed or started again."""
+
+    def __init__(self, allocation_id: uuid.UUID) -> None:
+        super().__init__(str(allocation_id))
+        self.allocation_id = allocation_id
+
+
+class UnknownNode(SchedulerError):
+    """There is no such node."""
+
+    def __init__(self, node_id: uuid.UUID) -> None:
+        super().__init__(str(node_id))
+        self.node_id = node_id
+
+
+class EnrolmentRefused(SchedulerError):
+    """
+    The agent may not enrol. ``code``: bad_token, expired, used_up, name (not usable),
+    node_taken (another agent's), zone (the node stands elsewhere), no_nodes.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code, self.detail = code, detail
+
+
+class FrameRefused(SchedulerError):
+    """A frame says something that cannot be true; it changes nothing."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail

@@ -1,0 +1,1 @@
+"""What the scheduler does; each function is one short transaction unless it says otherwise."""

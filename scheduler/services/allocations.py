@@ -1,0 +1,124 @@
+"""Orders to a node about what it holds. Each raises the node's version in the same transaction."""
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+from django.db import transaction
+from django.db.models import F
+
+from agents.protocol import AllocationSpec
+from scheduler.errors import AllocationIsGoing, UnknownAllocation
+from scheduler.models import Allocation, Node, Residence, ResidenceWant, Want
+
+
+def bump_versions(node_ids: Iterable[uuid.UUID]) -> None:
+    """Raise the nodes' versions, locking them by id."""
+    wanted = sorted(set(node_ids))
+    if not wanted:
+        return
+    # An UPDATE locks in the order of its plan; this SELECT locks in the order of the house.
+    list(Node.objects.filter(id__in=wanted).order_by("id").select_for_update(no_key=True).values("id"))
+    Node.objects.filter(id__in=wanted).update(version=F("version") + 1)
+
+
+def _lock(allocation_id: uuid.UUID) -> Allocation:
+    rows = Allocation.objects.select_for_update(no_key=True).filter(id=allocation_id)
+    if (allocation := rows.first()) is None:
+        raise UnknownAllocation(allocation_id)
+    return allocation
+
+
+def _lock_going_on(allocation_id: uuid.UUID) -> Allocation:
+    allocation = _lock(allocation_id)
+    if allocation.want == Want.GONE:
+        raise AllocationIsGoing(allocation_id)
+    return allocation
+
+
+@transaction.atomic
+def order_gone(*, allocation_id: uuid.UUID, now: datetime) -> None:
+    """
+    Order the node to end and wipe the allocation. Its slices stay held until the node confirms.
+    Ordering it again changes nothing.
+
+    :raises UnknownAllocation: if there is none
+    """
+    allocation = _lock(allocation_id)
+    if allocation.want == Want.GONE:
+        return
+    allocation.want = Want.GONE
+    allocation.save(update_fields=["want"])
+    bump_versions([allocation.node_id])
+
+
+@transaction.atomic
+def order_stop(*, allocation_id: uuid.UUID, now: datetime, at_tick: int | None = None) -> None:
+    """
+    Order the node to end the container and keep its place and bytes: now, or by itself at the end
+    of tick ``at_tick - 1`` of its run, link or no link.
+
+    :raises UnknownAllocation: if there is none
+    :raises AllocationIsGoing: if it is ordered gone
+    """
+    allocation = _lock_going_on(allocation_id)
+    want = allocation.want if at_tick is not None else Want.STOP
+    if (allocation.want, allocation.stop_at_tick) == (want, at_tick):
+        return
+    allocation.want, allocation.stop_at_tick = want, at_tick
+    allocation.save(update_fields=["want", "stop_at_tick"])
+    bump_versions([allocation.node_id])
+
+
+@transaction.atomic
+def restart(*, allocation_id: uuid.UUID, run_id: uuid.UUID, now: datetime) -> Allocation:
+    """
+    Order a fresh container in the same place under a new run: incarnation + 1.
+
+    :raises UnknownAllocation: if there is none
+    :raises AllocationIsGoing: if it is ordered gone
+    """
+    allocation = _lock_going_on(allocation_id)
+    allocation.incarnation += 1
+    allocation.run_id = run_id
+    allocation.want = Want.RUN
+    allocation.stop_at_tick = None
+    allocation.save(update_fields=["incarnation", "run_id", "want", "stop_at_tick"])
+    bump_versions([allocation.node_id])
+    return allocation
+
+
+@transaction.atomic
+def update_spec(*, allocation_id: uuid.UUID, spec: AllocationSpec, now: datetime) -> int:
+    """
+    Store a new spec, which the node applies live, and return its revision.
+
+    :raises UnknownAllocation: if there is none
+    :raises AllocationIsGoing: if it is ordered gone
+    """
+    allocation = _lock_going_on(allocation_id)
+    allocation.spec = msgspec.to_builtins(spec)
+    allocation.spec_rev += 1
+    allocation.save(update_fields=["spec", "spec_rev"])
+    bump_versions([allocation.node_id])
+    return allocation.spec_rev
+
+
+@transaction.atomic
+def release_residences(*, instance_id: uuid.UUID, now: datetime) -> int:
+    """
+    Order the wipe of the instance's disks and return how many. Their space stays held until the
+    node confirms.
+    """
+    rows = (
+        Residence.objects.filter(instance_id=instance_id, want=ResidenceWant.KEEP)
+        .select_for_update(no_key=True)
+        .order_by("id")
+    )
+    nodes = [residence.node_id for residence in rows]
+    Residence.objects.filter(instance_id=instance_id, want=ResidenceWant.KEEP).update(
+        want=ResidenceWant.GONE
+    )
+    bump_versions(nodes)
+    return len(nodes)
