@@ -24,6 +24,13 @@ def env_text(name: str, default: str) -> str:
     return default if value is None else value
 
 
+def env_choice(name: str, default: str, *, choices: tuple[str, ...]) -> str:
+    value = env_text(name, default)
+    if value not in choices:
+        raise BadSetting(f"{name}={value!r} is not one of {', '.join(choices)}")
+    return value
+
+
 def env_bool(name: str, default: bool) -> bool:
     value = _raw(name)
     if value is None:

@@ -3,10 +3,12 @@
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from csp.constants import NONCE
 from django.core.management.utils import get_random_secret_key
 from django.utils.translation import gettext_lazy as _
 
-from config.env import BadSetting, env_bool, env_int, env_list, env_seconds, env_text
+from config.env import BadSetting, env_bool, env_choice, env_int, env_list, env_seconds, env_text
+from config.logs import configure
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -36,9 +38,13 @@ def _database(url: str, *, pool: bool) -> dict[str, object]:
 
 # --- Django
 DEBUG = env_bool("DEBUG", False)
+# Signs sessions. Unset, each start makes a new one: everybody is logged out and two processes do
+# not share sessions, so set it (SECRET_KEY_FILE) wherever more than a test runs.
 SECRET_KEY = env_text("SECRET_KEY", "") or get_random_secret_key()
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", "")
+# True behind a proxy that ends TLS and sets X-Forwarded-Proto: cookies then travel over TLS only.
+HTTPS = env_bool("HTTPS", False)
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -63,11 +69,13 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "pgtrigger",
     "channels",
+    "csp",
     "rest_framework",
     "drf_spectacular",
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    # Ours, from the lowest floor up.
     "rental.tenants",
     "billing",
     "scheduler",
@@ -77,6 +85,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "config.security.relax_admin",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -106,6 +116,49 @@ AUTHENTICATION_BACKENDS = [
     "allauth.account.auth_backends.AuthenticationBackend",
 ]
 
+# --- log in: by e-mail or phone and password; nobody signs up by himself
+ACCOUNT_ADAPTER = "config.accounts.LoginOnly"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_PREVENT_ENUMERATION = True
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/"
+
+# --- what browsers are told
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+if HTTPS:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_HSTS_SECONDS = 31_536_000
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "script-src": ["'self'", NONCE],
+        "style-src": ["'self'", NONCE],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+# --- static files: served by whitenoise, from STATIC_ROOT where `collectstatic` has filled it
+WHITENOISE_USE_FINDERS = True
+
+# --- logs
+LOG_FORMAT = env_choice("LOG_FORMAT", "json", choices=("json", "console"))
+LOG_LEVEL = env_choice("LOG_LEVEL", "INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+LOGGING = configure(output=LOG_FORMAT, level=LOG_LEVEL)
+
 # --- servers
 # Web and gateway set DATABASE_POOL=1; workers keep one plain connection each.
 DATABASES = {
@@ -114,6 +167,13 @@ DATABASES = {
     )
 }
 REDIS_URL = env_text("REDIS_URL", "redis://127.0.0.1:6379/0")
+# Browsers' sockets only, and only "row X changed"; orders to agents never travel here.
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL]},
+    }
+}
 
 # --- hints
 # False drops every hint to Celery; sweeps find the work all the same (the black-hole test).

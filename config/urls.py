@@ -1,9 +1,18 @@
 """Routes of the web process."""
 
+from importlib.util import find_spec
+
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+from config import views
+
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("", views.show_landing, name="landing"),
+    path("healthz", views.show_health, name="health"),
+    path("readyz", views.show_readiness, name="readiness"),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
 ]
+if find_spec("rental.api.urls") is not None:
+    urlpatterns.append(path("v1/", include("rental.api.urls")))

@@ -1,0 +1,147 @@
+"""
+Celery: hints and the beat. PostgreSQL holds the truth, so everything here may be lost.
+
+Every entry of the beat names a pass that is safe to repeat, and expires when the next one is
+due: a worker that was away finds one of each and not an hour of them.
+Source: DESIGN §3.1; the settings answer the traps listed in docs/dependencies.md#celery.
+"""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from celery.app.amqp import AMQP
+from celery.schedules import crontab
+from celery.signals import setup_logging, task_postrun, worker_process_init
+from kombu import Connection
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+from django.conf import settings  # noqa: E402
+
+# Longest wait between two tries to reach the broker, in seconds. Kombu's own grows to 30, which
+# is longer than "all is level within 15 s of its return" allows.
+LONGEST_PAUSE = 2
+
+# name of the task -> seconds between two runs, or a time of day (UTC)
+BEAT: dict[str, int | crontab] = {
+    "instances.place": 2,
+    "instances.sync": 2,
+    "instances.deadlines": 5,
+    "scheduler.watch_nodes": 2,
+    "billing.close_exhausted": 5,
+    "billing.settle_closed": 30,
+    "billing.settle": crontab(minute=7),  # off the full hour, when everybody else's cron runs
+    "billing.audit": crontab(hour=19, minute=23),  # 03:23 in Shanghai
+    "records.relay_outbox": 10,
+    "records.housekeeping": crontab(hour=20, minute=11),
+}
+DAY = 86_400.0
+HOUR = 3_600.0
+
+
+class PatientConnection(Connection):  # type: ignore[misc]
+    """A connection that looks for its broker every two seconds, however long it was away."""
+
+    def _ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs.update(interval_start=1, interval_step=1, interval_max=LONGEST_PAUSE)
+        return super()._ensure_connection(*args, **kwargs)
+
+
+class PatientAMQP(AMQP):  # type: ignore[misc]
+    Connection = PatientConnection
+    BrokerConnection = PatientConnection
+
+
+def period(schedule: int | crontab) -> float:
+    """Return the seconds after which a published run is stale."""
+    if isinstance(schedule, int):
+        return float(schedule)
+    return DAY if "hour" in schedule._orig_kwargs else HOUR  # noqa: SLF001
+
+
+def beat_table() -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            "task": name,
+            "schedule": timedelta(seconds=when) if isinstance(when, int) else when,
+            "options": {"expires": period(when)},
+        }
+        for name, when in BEAT.items()
+    }
+
+
+app = Celery("tessera", amqp=PatientAMQP)
+app.conf.update(
+    broker_url=settings.REDIS_URL,
+    task_ignore_result=True,
+    result_backend=None,
+    task_serializer="json",
+    accept_content=["json"],
+    timezone="UTC",
+    enable_utc=True,
+    task_default_queue="slow",
+    task_create_missing_queues=True,
+    task_routes={"instances.*": {"queue": "drive"}, "scheduler.*": {"queue": "drive"}},
+    beat_schedule=beat_table(),
+    # A pass runs again when its worker died, and never twice for a mere reconnect.
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    worker_prefetch_multiplier=1,
+    worker_enable_remote_control=False,
+    worker_send_task_events=False,
+    worker_hijack_root_logger=False,
+    worker_soft_shutdown_timeout=10.0,
+    broker_connection_retry=True,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_connection_timeout=2,
+    # A hint is published once, quickly or not at all.
+    task_publish_retry=False,
+    broker_transport_options={
+        "visibility_timeout": 3600,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+        "socket_connect_timeout": 1,
+        "socket_timeout": 5,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+        "retry_on_timeout": False,
+    },
+)
+app.autodiscover_tasks(
+    ["rental.records", "rental.tenants", "billing", "scheduler", "rental.catalog",
+     "rental.instances", "rental"]
+)  # fmt: skip
+
+
+@setup_logging.connect
+def _keep_djangos_logging(**_kwargs: Any) -> None:
+    """Celery would put its own handlers in place of config.logs."""
+    import logging.config
+
+    logging.config.dictConfig(settings.LOGGING)
+
+
+@worker_process_init.connect
+def _die_with_the_worker(**_kwargs: Any) -> None:
+    """A prefork child whose parent was killed would wait forever on a pipe of its siblings."""
+    import signal
+
+    from config.embedded.children import die_with_parent
+
+    die_with_parent(signal.SIGKILL)
+
+
+@task_postrun.connect
+def _show_life(**_kwargs: Any) -> None:
+    """
+    Touch WORKER_PULSE_FILE after each task: a worker that lives but hears nothing is restarted.
+
+    The supervisor looks at its age; the beat publishes to every queue every few seconds.
+    """
+    if path := os.environ.get("WORKER_PULSE_FILE"):
+        Path(path).touch()
