@@ -14,7 +14,14 @@ from typing import Any
 from celery import Celery
 from celery.app.amqp import AMQP
 from celery.schedules import crontab
-from celery.signals import setup_logging, task_postrun, worker_process_init
+from celery.signals import (
+    after_task_publish,
+    beat_init,
+    setup_logging,
+    task_postrun,
+    worker_process_init,
+    worker_ready,
+)
 from kombu import Connection
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -43,11 +50,20 @@ HOUR = 3_600.0
 
 
 class PatientConnection(Connection):  # type: ignore[misc]
-    """A connection that looks for its broker every two seconds, however long it was away."""
+    """
+    Worker and beat look for their broker every two seconds, however long it was away; who
+    publishes a hint tries twice at once and gives up, since a request waits for him.
+    """
 
-    def _ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
-        kwargs.update(interval_start=1, interval_step=1, interval_max=LONGEST_PAUSE)
-        return super()._ensure_connection(*args, **kwargs)
+    def _ensure_connection(
+        self, errback: Any = None, max_retries: Any = None, **kwargs: Any
+    ) -> Any:
+        pause = LONGEST_PAUSE
+        if errback is None:  # nobody wants to hear of tries: a publisher
+            max_retries, pause = 1, 0
+        for name, value in (("start", min(1, pause)), ("step", min(1, pause)), ("max", pause)):
+            kwargs[f"interval_{name}"] = value
+        return super()._ensure_connection(errback, max_retries, **kwargs)
 
 
 class PatientAMQP(AMQP):  # type: ignore[misc]
@@ -136,12 +152,16 @@ def _die_with_the_worker(**_kwargs: Any) -> None:
     die_with_parent(signal.SIGKILL)
 
 
+@worker_ready.connect
+@beat_init.connect
 @task_postrun.connect
+@after_task_publish.connect
 def _show_life(**_kwargs: Any) -> None:
     """
-    Touch WORKER_PULSE_FILE after each task: a worker that lives but hears nothing is restarted.
+    Touch ALIVE_FILE when something was done (worker: a task; beat: a publication).
 
-    The supervisor looks at its age; the beat publishes to every queue every few seconds.
+    A worker can live and hear nothing after its broker was away; its supervisor sees the file
+    grow old and starts it again. The beat publishes to every queue every few seconds.
     """
-    if path := os.environ.get("WORKER_PULSE_FILE"):
+    if path := os.environ.get("ALIVE_FILE"):
         Path(path).touch()

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 # Our own credentials are recognizable wherever they stand; the rest is known by its name.
-CREDENTIAL = re.compile(r"\b(ts[rae]_[0-9A-Za-z]{1,12})_[0-9A-Za-z_-]{8,}")
+CREDENTIAL = re.compile(r"\b(ts[rae])_[0-9A-Za-z_-]{20,}")
 URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@/\s]+@")
 SECRET_NAME = re.compile(r"passw|secret|token|authorization|credential|cookie|private_key", re.I)
 HIDDEN = "(hidden)"

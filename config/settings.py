@@ -192,3 +192,38 @@ SCHEDULER_DEAF_GRACE = env_seconds("SCHEDULER_DEAF_GRACE", 60)
 SCHEDULER_BATCH = env_int("SCHEDULER_BATCH", 200, minimum=1)
 # A request that found no place for this long expires.
 SCHEDULER_REQUEST_TTL = env_seconds("SCHEDULER_REQUEST_TTL", 24 * 3600, minimum=1)
+
+# --- api
+REST_FRAMEWORK = {
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "rental.api.schema.ContractSchema",
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tessera",
+    "VERSION": "1",
+    "DESCRIPTION": "Rent GPUs by the card and by the slice. See docs/api.md.",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_SPLIT_PATCH": False,
+    "ENUM_NAME_OVERRIDES": {
+        "Market": "rental.catalog.models.Market.choices",
+        "ApiKeyKind": "rental.tenants.models.ApiKey.Kind.choices",
+        "OperationState": "rental.instances.models.OperationState.choices",
+    },
+    "SERVE_INCLUDE_SCHEMA": False,
+    "DISABLE_ERRORS_AND_WARNINGS": False,
+}
+# Requests that one API key may make in one window; more are answered 429. False lifts it.
+RATE_LIMITS_ENABLED = env_bool("RATE_LIMITS_ENABLED", True)
+RATE_LIMIT_REQUESTS = env_int("RATE_LIMIT_REQUESTS", 600, minimum=1)
+RATE_LIMIT_WINDOW = env_seconds("RATE_LIMIT_WINDOW", 60, minimum=1)
+# The first gives every request its id; the last, being sync, keeps all of them in one thread.
+MIDDLEWARE = [
+    "rental.api.middleware.request_ids",
+    *MIDDLEWARE,
+    "rental.api.middleware.in_one_thread",
+]
