@@ -227,3 +227,18 @@ MIDDLEWARE = [
     *MIDDLEWARE,
     "rental.api.middleware.in_one_thread",
 ]
+
+# --- tenants
+# The adapter closes signing up; log-in is by e-mail and password, users come from seed and admin.
+ACCOUNT_ADAPTER = "rental.tenants.adapters.ClosedAccountAdapter"
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator",
+        "OPTIONS": {"user_attributes": ("email", "phone", "name")},
+    },
+]

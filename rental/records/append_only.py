@@ -29,8 +29,8 @@ class AppendOnly(models.Model):
     @classmethod
     def check(cls, **kwargs: Any) -> list[CheckMessage]:
         problems = super().check(**kwargs)
-        guarded = {trigger.name for trigger in getattr(cls._meta, "triggers", [])}
-        missing = {trigger.name for trigger in AppendOnly.Meta.triggers} - guarded
+        guarded = {str(trigger.name) for trigger in getattr(cls._meta, "triggers", [])}
+        missing = {str(trigger.name) for trigger in AppendOnly.Meta.triggers} - guarded
         if missing:
             problems.append(
                 Error(

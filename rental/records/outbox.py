@@ -46,7 +46,8 @@ def log_message(message: OutboxMessage) -> None:
 
 def retry_after(attempts: int) -> timedelta:
     """Return how long the ``attempts``-th try (from 1) is given before the next one."""
-    return min(FIRST_RETRY * 2 ** min(attempts - 1, 16), LAST_RETRY)
+    doublings = min(attempts - 1, 16)
+    return min(FIRST_RETRY * (1 << doublings), LAST_RETRY)
 
 
 def relay(*, now: datetime, consume: Consumer = log_message) -> int:

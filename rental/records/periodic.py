@@ -35,7 +35,7 @@ def take_slot(*, name: str, slot: datetime) -> bool:
             " ON CONFLICT (name, slot) DO NOTHING",
             [name, slot],
         )
-        return cursor.rowcount == 1
+        return bool(cursor.rowcount == 1)
 
 
 def forget_before(moment: datetime) -> int:

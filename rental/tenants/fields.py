@@ -5,7 +5,7 @@ from typing import Any
 from django.db import models
 
 
-class LowerEmailField(models.EmailField):
+class LowerEmailField(models.EmailField):  # type: ignore[type-arg]  # not generic at run time
     """An e-mail address that is one address in any case: kept and looked up in lower case."""
 
     def get_prep_value(self, value: Any) -> Any:

@@ -1,0 +1,321 @@
+"""The operator's pages for users, tenants, keys and records. Changes go through services."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import QuerySet
+from django.forms import ModelChoiceField, ModelForm
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from rental.records.admin import ReadOnlyAdmin
+from rental.records.audit import Actor, record_event
+from rental.records.ids import to_text
+from rental.tenants import services
+from rental.tenants.models import (
+    ApiKey,
+    AuditEvent,
+    Consent,
+    Membership,
+    OutboxMessage,
+    Project,
+    SshKey,
+    StaffRole,
+    Tenant,
+    User,
+)
+
+# Permissions are StaffRole's verbs; Django's groups would be a second, ignored list.
+admin.site.unregister(Group)
+
+
+def staff_actor(request: HttpRequest) -> Actor:
+    """Return the member of staff who is logged in, as audit events name him."""
+    assert request.user.pk is not None, "the admin lets nobody in who is not logged in"
+    return Actor(kind="staff", id=to_text("usr", request.user.pk))
+
+
+class NewUserForm(UserCreationForm):
+    """E-mail or phone, and a password."""
+
+    class Meta:
+        model = User
+        fields = ("email", "phone", "name", "language")
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):
+    """
+    People. Who is staff, and as what, is a superuser's to decide; so is any change of a member
+    of staff, or a supporter could set a superuser's password.
+    """
+
+    form = UserChangeForm
+    add_form = NewUserForm
+    change_password_form = AdminPasswordChangeForm
+    ordering = ("-created_at",)
+    list_display = ("__str__", "email", "phone", "is_active", "is_staff", "created_at")
+    list_filter = ("is_staff", "is_superuser", "is_active")
+    search_fields = ("email", "phone", "name")
+    filter_horizontal = ("staff_roles",)
+    readonly_fields = ("last_login", "created_at")
+    fieldsets = (
+        (None, {"fields": ("email", "phone", "password")}),
+        (_("Person"), {"fields": ("name", "language", "last_login", "created_at")}),
+        (_("Staff"), {"fields": ("is_active", "is_staff", "is_superuser", "staff_roles")}),
+    )
+    add_fieldsets = (
+        (None, {"fields": ("email", "phone", "name", "language", "password1", "password2")}),
+    )
+    GRANTS = ("is_staff", "is_superuser", "staff_roles")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        fixed = tuple(super().get_readonly_fields(request, obj))
+        return fixed if request.user.is_superuser else fixed + self.GRANTS  # type: ignore[union-attr]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        if obj is not None and obj.is_staff and not request.user.is_superuser:  # type: ignore[union-attr]
+            return False
+        return bool(super().has_change_permission(request, obj))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False  # deactivate instead: charges and audit events name him
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Save and audit in one transaction (Django's admin opens it around the whole form)."""
+        with transaction.atomic():
+            super().save_model(request, obj, form, change)
+            facts = sorted(set(form.changed_data) - {"password1", "password2", "password"})
+            record_event(
+                tenant_id=None,
+                actor=staff_actor(request),
+                verb="user.changed" if change else "user.created",
+                subject=to_text("usr", obj.pk),
+                before=_facts(form.initial, facts) if change else None,
+                after=_facts(form.cleaned_data, facts),
+                now=timezone.now(),
+            )
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
+        with transaction.atomic():
+            answer = super().user_change_password(request, id, form_url)
+            if request.method == "POST" and answer.status_code == 302:
+                user = self.get_object(request, id)
+                assert user is not None, "Django has just set this user's password"
+                record_event(
+                    tenant_id=None,
+                    actor=staff_actor(request),
+                    verb="user.password_set",
+                    subject=to_text("usr", user.pk),
+                    now=timezone.now(),
+                )
+        return answer
+
+
+def _facts(source: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the named values as JSON; of related rows their text."""
+    facts: dict[str, Any] = {}
+    for name in names:
+        value = source.get(name)
+        if isinstance(value, QuerySet | list | tuple):
+            facts[name] = sorted(str(row) for row in value)
+        elif value is None or isinstance(value, bool | int | str):
+            facts[name] = value
+        else:
+            facts[name] = str(value)
+    return facts
+
+
+@admin.register(StaffRole)
+class StaffRoleAdmin(ModelAdmin):
+    """What staff may do. Only superusers change it: it is the key to everything else."""
+
+    list_display = ("name", "code", "verbs")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_superuser)  # type: ignore[union-attr]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(request.user.is_superuser)  # type: ignore[union-attr]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False  # empty its verbs instead; the audit log names it
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        with transaction.atomic():
+            super().save_model(request, obj, form, change)
+            record_event(
+                tenant_id=None,
+                actor=staff_actor(request),
+                verb="staff_role.changed" if change else "staff_role.created",
+                subject=f"staff_role:{obj.code}",
+                before={"verbs": form.initial.get("verbs")} if change else None,
+                after={"verbs": obj.verbs},
+                now=timezone.now(),
+            )
+
+
+class _ReadOnlyInline(TabularInline):
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class MembershipInline(_ReadOnlyInline):
+    model = Membership
+    fields = ("user", "role", "created_at")
+    readonly_fields = fields
+
+
+class ProjectInline(_ReadOnlyInline):
+    model = Project
+    fields = ("name", "slug", "is_default", "created_at")
+    readonly_fields = fields
+
+
+class NewTenantForm(ModelForm):  # type: ignore[type-arg]
+    """Name, slug and the first owner: what ``create_tenant`` wants."""
+
+    owner = ModelChoiceField(queryset=User.objects.filter(is_active=True), label=_("owner"))
+
+    class Meta:
+        model = Tenant
+        fields = ("name", "slug")
+
+
+@admin.register(Tenant)
+class TenantAdmin(ReadOnlyAdmin):
+    """Tenants: made, suspended, resumed and verified by services."""
+
+    form = NewTenantForm
+    list_display = ("name", "slug", "status", "verification_level", "created_at")
+    list_filter = ("status", "verification_level")
+    search_fields = ("name", "slug")
+    actions = ("suspend", "resume", "verify_person", "verify_organization")
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        """Whether the actions are offered, and obeyed."""
+        return bool(request.user.has_staff_verb("tenants:write"))  # type: ignore[union-attr]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_manage_permission(request)
+
+    def get_fields(self, request: HttpRequest, obj: Tenant | None = None) -> Any:
+        if obj is None:
+            return ("name", "slug", "owner")
+        return ("name", "slug", "status", "verification_level", "time_zone", "created_at")
+
+    def get_inlines(self, request: HttpRequest, obj: Tenant | None) -> Any:
+        return () if obj is None else (MembershipInline, ProjectInline)
+
+    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
+        """Only for new tenants: there is no permission to change one here."""
+        made = services.create_tenant(
+            name=obj.name,
+            slug=obj.slug,
+            owner=form.cleaned_data["owner"],
+            actor=staff_actor(request),
+            now=timezone.now(),
+        )
+        obj.pk = made.pk  # for Django's message and redirect
+
+    def _each(self, request: HttpRequest, tenants: QuerySet[Tenant], change: Any) -> None:
+        now = timezone.now()
+        with transaction.atomic():
+            for tenant in tenants.order_by("pk"):
+                change(tenant=tenant, actor=staff_actor(request), now=now)
+        done = len(tenants)
+        text = ngettext("%d tenant was changed.", "%d tenants were changed.", done) % done
+        self.message_user(request, text, messages.SUCCESS)
+
+    @admin.action(description=_("Suspend: keys can only read"), permissions=["manage"])
+    def suspend(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
+        self._each(request, queryset, services.suspend_tenant)
+
+    @admin.action(description=_("Resume"), permissions=["manage"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
+        self._each(request, queryset, services.resume_tenant)
+
+    @admin.action(description=_("Verified: a person"), permissions=["manage"])
+    def verify_person(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
+        self._verify(request, queryset, Tenant.Verification.PERSON)
+
+    @admin.action(description=_("Verified: an organization"), permissions=["manage"])
+    def verify_organization(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
+        self._verify(request, queryset, Tenant.Verification.ORGANIZATION)
+
+    def _verify(
+        self, request: HttpRequest, queryset: QuerySet[Tenant], level: Tenant.Verification
+    ) -> None:
+        def verify(**facts: Any) -> None:
+            services.set_verification_level(level=level, **facts)
+
+        self._each(request, queryset, verify)
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ReadOnlyAdmin):
+    """Keys of all tenants, without their digests."""
+
+    list_display = ("name", "prefix", "tenant", "kind", "last_used_at", "expires_at", "revoked_at")
+    list_filter = ("kind",)
+    list_select_related = ("tenant",)
+    search_fields = ("prefix", "name", "tenant__slug")
+    exclude = ("digest",)
+    actions = ("revoke",)
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_staff_verb("tenants:write"))  # type: ignore[union-attr]
+
+    @admin.action(description=_("Revoke"), permissions=["manage"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        now = timezone.now()
+        with transaction.atomic():
+            for key in queryset.filter(revoked_at__isnull=True).order_by("pk"):
+                services.revoke_api_key(
+                    tenant_id=key.tenant_id, key_id=key.pk, actor=staff_actor(request), now=now
+                )
+        self.message_user(request, _("The keys are revoked."), messages.SUCCESS)
+
+
+@admin.register(SshKey)
+class SshKeyAdmin(ReadOnlyAdmin):
+    list_display = ("name", "fingerprint", "tenant", "user", "created_at", "deleted_at")
+    list_select_related = ("tenant", "user")
+    search_fields = ("fingerprint", "name", "tenant__slug")
+
+
+@admin.register(Consent)
+class ConsentAdmin(ReadOnlyAdmin):
+    list_display = ("user", "document", "version", "at")
+    list_select_related = ("user",)
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(ReadOnlyAdmin):
+    """The log. Searched by exact ids: a scan over seven years helps nobody."""
+
+    list_display = ("at", "verb", "subject", "actor_kind", "actor_id", "request_id")
+    list_filter = ("actor_kind",)
+    search_fields = ("=subject", "=actor_id", "=request_id", "=verb")
+    ordering = ("-at",)
+    show_full_result_count = False
+
+
+@admin.register(OutboxMessage)
+class OutboxMessageAdmin(ReadOnlyAdmin):
+    list_display = ("topic", "key", "created_at", "due_at", "sent_at", "attempts")
+    list_filter = ("topic",)
+    ordering = ("-created_at",)

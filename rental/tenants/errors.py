@@ -1,0 +1,76 @@
+"""What can go wrong with tenants, members and keys, as classes with data."""
+
+
+class TenantsError(Exception):
+    """Base of the failures that tenants expects. Anything else is a bug."""
+
+
+class SlugTaken(TenantsError):
+    """Another tenant, or another project of this tenant, has the slug."""
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(f"the slug {slug!r} is taken")
+        self.slug = slug
+
+
+class MalformedSlug(TenantsError):
+    """A slug is a part of a host name: a-z, 0-9 and inner hyphens, at most 40."""
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(f"not a slug: {slug[:60]!r}")
+        self.slug = slug
+
+
+class NotAMember(TenantsError):
+    """The user does not belong to the tenant."""
+
+
+class AlreadyAMember(TenantsError):
+    """The user belongs to the tenant; change the role instead."""
+
+
+class LastOwner(TenantsError):
+    """A tenant keeps an owner: the last one can neither leave nor change role."""
+
+
+class EmailOrPhoneTaken(TenantsError):
+    """Another user has the e-mail address or the phone number."""
+
+
+class ScopeExceedsRole(TenantsError):
+    """A key was to get more than its creator, or the key that makes it, may do itself."""
+
+    def __init__(self, excess: frozenset[str]) -> None:
+        super().__init__(f"beyond what the creator may do: {', '.join(sorted(excess))}")
+        self.excess = excess
+
+
+class KeyNeverValid(TenantsError):
+    """The key would have expired already, or is an agent's and would never expire."""
+
+
+class UnknownApiKey(TenantsError):
+    """The tenant has no such key, or it is revoked already."""
+
+
+class MalformedSshKey(TenantsError):
+    """
+    The text is no public key that we take. ``reason`` is one word for programs: private_key,
+    options, lines, algorithm, too_short, malformed.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class SshKeyExists(TenantsError):
+    """The tenant knows this key already, perhaps under another name."""
+
+    def __init__(self, fingerprint: str) -> None:
+        super().__init__(f"the key {fingerprint} is there already")
+        self.fingerprint = fingerprint
+
+
+class UnknownSshKey(TenantsError):
+    """The tenant has no such key, or it is removed already."""
