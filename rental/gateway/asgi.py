@@ -5,8 +5,7 @@ from typing import Any
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.core.handlers.asgi import ASGIHandler, ASGIRequest
-from django.http import HttpResponse
+from django.core.handlers.asgi import ASGIHandler
 
 from rental.gateway.process import Gateway
 from rental.gateway.routing import websocket_urlpatterns
@@ -15,10 +14,8 @@ from rental.gateway.routing import websocket_urlpatterns
 class GatewayHTTP(ASGIHandler):
     """Django with the gateway's routes instead of the web process's."""
 
-    def create_request(
-        self, scope: dict[str, Any], body_file: Any
-    ) -> tuple[ASGIRequest, None] | tuple[None, HttpResponse]:
-        request, refusal = super().create_request(scope, body_file)
+    def create_request(self, *args: Any, **kwargs: Any) -> Any:
+        request, refusal = super().create_request(*args, **kwargs)
         if request is not None:
             request.urlconf = "rental.gateway.urls"
         return request, refusal

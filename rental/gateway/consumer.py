@@ -17,8 +17,8 @@ from rental.gateway.door import DoorStuck, digest_of
 from rental.gateway.facts import Fact
 from rental.gateway.links import CloseCode, Goodbye, Link
 from rental.gateway.process import Gateway
-from rental.gateway.pulses import Beat
 from rental.gateway.usage import Frame
+from scheduler.services.liveness import Pulse
 
 LONGEST_FRAME = 1_048_576  # characters; a hello of a full node is about 50,000
 STRIKES = 3  # refused frames in a row: whoever sends them does not speak our language
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 _decoder = msgspec.json.Decoder(protocol.Up)
 
 
-class FrameRefused(Exception):
+class BadFrame(Exception):
     """A frame that changes nothing; the link stays."""
 
     def __init__(self, code: str, detail: str, *, node: str = "") -> None:
@@ -35,7 +35,7 @@ class FrameRefused(Exception):
         self.code, self.detail, self.node = code, detail, node
 
 
-class AgentConsumer(AsyncWebsocketConsumer):
+class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels is untyped
     """
     One connection of one agent, which may speak for several nodes.
 
@@ -73,10 +73,8 @@ class AgentConsumer(AsyncWebsocketConsumer):
             await self.close()  # before accept: the server answers 403
             return
         self.link = Link(
-            agent_id=identity.agent_id,
+            identity=identity,
             credential=digest_of(credential),
-            nodes=identity.nodes,
-            control_epoch=identity.control_epoch,
             loop=asyncio.get_running_loop(),
         )
         await self.accept()
@@ -117,16 +115,16 @@ class AgentConsumer(AsyncWebsocketConsumer):
             return
         try:
             self._take(link, _decode(text_data))
-        except FrameRefused as refused:
+        except BadFrame as refused:
             self._refuse(link, refused)
         else:
             self.strikes = 0
 
-    def _refuse(self, link: Link, refused: FrameRefused) -> None:
+    def _refuse(self, link: Link, refused: BadFrame) -> None:
         metrics.REFUSED.labels(refused.code).inc()
         log.warning(
             "gateway.frame_refused",
-            agent=str(link.agent_id),
+            agent=str(link.identity.agent_id),
             code=refused.code,
             detail=refused.detail,
         )
@@ -140,21 +138,23 @@ class AgentConsumer(AsyncWebsocketConsumer):
             link.close(CloseCode.NOT_UNDERSTOOD, f"{STRIKES} refused frames in a row")
 
     def _take(self, link: Link, message: protocol.Up) -> None:
-        """Put one frame on its lane. :raises FrameRefused: if it is not this link's to send"""
+        """Put one frame on its lane. :raises BadFrame: if it is not this link's to send"""
         metrics.FRAMES.labels(type(message).__name__.lower()).inc()
-        node_id = link.nodes.get(message.node)
+        node_id = link.identity.nodes.get(message.node)
         if node_id is None:
-            raise FrameRefused("foreign_node", "not a node of this agent", node=message.node)
+            raise BadFrame("foreign_node", "not a node of this agent", node=message.node)
         received_at = self.gateway.clock.now()
         if isinstance(message, protocol.Hello):
             self._welcome(link, node_id, message)
             self.gateway.facts.put(Fact(link, node_id, message, received_at))
             return
         if not self.gateway.links.speaks_for(link, node_id):
-            raise FrameRefused("hello_first", "say hello for this node first", node=message.node)
+            raise BadFrame("hello_first", "say hello for this node first", node=message.node)
         match message:
             case protocol.Pulse(node=node, boot=boot, seq=seq):
-                self.gateway.pulses.put(node_id, Beat(boot, seq, received_at))
+                self.gateway.pulses.put(
+                    Pulse(node_id=node_id, boot_id=boot, seq=seq, received_at=received_at)
+                )
                 link.send(protocol.PulseAck(node=node, seq=seq))
             case protocol.Phase():
                 self.gateway.facts.put(Fact(link, node_id, message, received_at))
@@ -167,16 +167,16 @@ class AgentConsumer(AsyncWebsocketConsumer):
         version = min(hello.newest_version, protocol.VERSION)
         if version < max(hello.oldest_version, protocol.OLDEST_VERSION):
             spoken = f"{protocol.OLDEST_VERSION} to {protocol.VERSION}"
-            raise FrameRefused("version", f"this gateway speaks {spoken}", node=hello.node)
+            raise BadFrame("version", f"this gateway speaks {spoken}", node=hello.node)
         replaced = self.gateway.links.join(node_id, link)
         if replaced is not None:
             replaced.close(CloseCode.REPLACED, f"a newer connection speaks for {hello.node}")
-            log.info("gateway.link_replaced", node=hello.node, agent=str(link.agent_id))
+            log.info("gateway.link_replaced", node=hello.node, agent=str(link.identity.agent_id))
         link.send(
             protocol.Welcome(
                 node=hello.node,
                 version=version,
-                control_epoch=max(link.control_epoch, self.gateway.orders.control_epoch),
+                control_epoch=max(link.identity.control_epoch, self.gateway.orders.control_epoch),
                 committed=0,
                 server_time=self.gateway.clock.now().isoformat(),
             )
@@ -187,15 +187,15 @@ class AgentConsumer(AsyncWebsocketConsumer):
 
 
 def _decode(text: str | None) -> protocol.Up:
-    """Read one frame. :raises FrameRefused: if it is none of ours"""
+    """Read one frame. :raises BadFrame: if it is none of ours"""
     if text is None:
-        raise FrameRefused("malformed", "frames are text")
+        raise BadFrame("malformed", "frames are text")
     if len(text) > LONGEST_FRAME:
-        raise FrameRefused("too_big", f"a frame has at most {LONGEST_FRAME} characters")
+        raise BadFrame("too_big", f"a frame has at most {LONGEST_FRAME} characters")
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise FrameRefused("malformed", str(error)) from error
+        raise BadFrame("malformed", str(error)) from error
 
 
 def _bearer(headers: list[tuple[bytes, bytes]]) -> str:

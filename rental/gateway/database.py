@@ -19,16 +19,18 @@ _NOTICE_DEAD_HOSTS = {
 }
 
 
-def use_own_connection(overrides: Mapping[str, object]) -> None:
+def use_own_connection(name: str, overrides: Mapping[str, object]) -> None:
     """
     Give the calling thread a connection outside Django's pool, kept until it breaks.
+
+    ``name`` is what pg_stat_activity shows.
 
     A pool would let one path starve another, and after an outage its reconnect back-off (minutes)
     would decide when usage flows again. ``overrides`` replaces entries of the settings (tests).
     """
     settings = {**connections.settings[DEFAULT_DB_ALIAS], **overrides}
     options = {key: value for key, value in settings["OPTIONS"].items() if key != "pool"}
-    settings["OPTIONS"] = options | _NOTICE_DEAD_HOSTS
+    settings["OPTIONS"] = options | _NOTICE_DEAD_HOSTS | {"application_name": name}
     wrapper = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, DEFAULT_DB_ALIAS)
     connections[DEFAULT_DB_ALIAS] = wrapper
 

@@ -4,16 +4,15 @@ import asyncio
 import hashlib
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 from django.db import InterfaceError, OperationalError, connection
 
 from rental.gateway.database import DatabaseClock, use_own_connection
+from rental.gateway.links import Identity
 from scheduler.models import ControlPlane, Node
 from scheduler.services.enrolment import authenticate_agent
 
@@ -30,15 +29,6 @@ class DoorStuck(Exception):
     """PostgreSQL cannot be asked, and this credential has not been seen by this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """An agent and its nodes: what frames may call each, and its id."""
-
-    agent_id: uuid.UUID
-    nodes: Mapping[str, uuid.UUID]
-    control_epoch: int
-
-
 class Door:
     """
     Authenticates agents, and remembers whom it let in.
@@ -51,7 +41,7 @@ class Door:
     def __init__(self, database: Mapping[str, object], *, clock: DatabaseClock) -> None:
         self._clock = clock
         self._thread = ThreadPoolExecutor(
-            1, "gateway-door", initializer=use_own_connection, initargs=(database,)
+            1, "gateway-door", initializer=use_own_connection, initargs=("gateway-door", database)
         )
         self._lock = threading.Lock()
         self._known: dict[str, tuple[Identity, float]] = {}
@@ -124,6 +114,7 @@ class Door:
         node_ids = Node.objects.filter(agent_id=agent.id).values_list("id", flat=True)
         return Identity(
             agent_id=agent.id,
+            digest=bytes(agent.digest),
             nodes={str(node_id): node_id for node_id in node_ids},
             control_epoch=ControlPlane.load().control_epoch,
         )

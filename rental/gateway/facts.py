@@ -11,6 +11,7 @@ from agents import protocol
 from rental.gateway import metrics
 from rental.gateway.lanes import Lane, apply_halving
 from rental.gateway.links import CloseCode, Link
+from scheduler.errors import FrameRefused
 from scheduler.services.observe import Observed, observe
 
 BATCH = 200  # messages in one transaction
@@ -69,9 +70,10 @@ class FactsLane(Lane):
                 self._facts.extendleft(reversed(batch))
                 self._drop_surplus()
             raise
-        for fact in unusable:
+        for fact, error in unusable:
             metrics.REFUSED.labels("fact").inc()
-            detail = f"this {type(fact.message).__name__.lower()} cannot be stored"
+            # An error of the database or of ours may quote what is not the agent's to read.
+            detail = str(error) if isinstance(error, FrameRefused) else "cannot be stored"
             fact.link.send(protocol.Refused(node=fact.message.node, code="unusable", detail=detail))
         with self._changed:
             waiting = len(self._facts)

@@ -7,14 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
-from django.db import (
-    DataError,
-    IntegrityError,
-    InterfaceError,
-    OperationalError,
-    connection,
-    transaction,
-)
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from rental.gateway import metrics
 from rental.gateway.database import use_own_connection
@@ -59,7 +52,7 @@ class Lane(threading.Thread, ABC):
         """End ``wait_for_work`` now."""
 
     def run(self) -> None:
-        use_own_connection(self._database)
+        use_own_connection(self.name, self._database)
         failures = 0
         while time.monotonic() < self._give_up_at and self.wait_for_work():
             self.late_since = self.late_since or time.monotonic()
@@ -108,9 +101,11 @@ def is_outage(error: Exception) -> bool:
     return isinstance(error, OperationalError | InterfaceError)
 
 
-def apply_halving(items: Sequence[Item], apply: Callable[[Sequence[Item]], None]) -> list[Item]:
+def apply_halving(
+    items: Sequence[Item], apply: Callable[[Sequence[Item]], None]
+) -> list[tuple[Item, Exception]]:
     """
-    Apply ``items`` in order, each in a committed transaction; return those that cannot be applied.
+    Apply ``items`` in order, each in a committed transaction; return those that cannot be, and why.
 
     A batch that fails for its contents is halved down to the bad ones, so that one bad item costs
     the others log2(n) more transactions and nothing else.
@@ -120,13 +115,12 @@ def apply_halving(items: Sequence[Item], apply: Callable[[Sequence[Item]], None]
     try:
         with transaction.atomic():
             apply(items)
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if is_outage(error):
+            raise
         if len(items) == 1:
-            level = log.warning if isinstance(error, DataError | IntegrityError) else log.exception
-            level("gateway.item_refused", error=str(error))
-            return [items[0]]
+            log.warning("gateway.item_refused", exc_info=error)
+            return [(items[0], error)]
         middle = len(items) // 2
         return apply_halving(items[:middle], apply) + apply_halving(items[middle:], apply)
     return []

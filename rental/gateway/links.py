@@ -36,18 +36,29 @@ class Goodbye:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """
+    An agent and its nodes: what frames call each, and its id. ``digest`` is the agent's proof
+    when it came in: another one in the row means that this credential has ended.
+    """
+
+    agent_id: uuid.UUID
+    digest: bytes
+    nodes: Mapping[str, uuid.UUID]
+    control_epoch: int
+
+
 @dataclass(eq=False)
 class Link:
     """
-    One connection of one agent. ``nodes`` maps what frames call a node to its id.
+    One connection of one agent. ``credential`` is what the door calls it by, no secret.
 
     ``send`` and ``close`` may be called from any thread; what is sent keeps its order.
     """
 
-    agent_id: uuid.UUID
+    identity: Identity
     credential: str
-    nodes: Mapping[str, uuid.UUID]
-    control_epoch: int
     loop: asyncio.AbstractEventLoop
     outbox: asyncio.Queue[str | Goodbye] = field(default_factory=asyncio.Queue)
     # (control_epoch, node_version) of the last desired set sent for each node.

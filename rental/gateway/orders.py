@@ -3,17 +3,17 @@
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import structlog
-from django.db import transaction
 
 from rental.gateway import metrics
 from rental.gateway.database import DatabaseClock
 from rental.gateway.door import Door
-from rental.gateway.lanes import Lane
+from rental.gateway.lanes import Lane, apply_halving
 from rental.gateway.links import CloseCode, Link, Links
-from scheduler.models import Agent, ControlPlane, Node
+from scheduler.models import Agent, Node
 from scheduler.services.desired import desired_sets, node_versions
 
 PERIOD = 1.0  # s
@@ -52,39 +52,40 @@ class OrdersLane(Lane):
 
     def turn(self) -> None:
         self._clock.ask()
-        self.control_epoch = ControlPlane.load().control_epoch
         self._turn_out()
         speakers = self._links.by_node()
         if not speakers:
             return
         versions = node_versions(list(speakers))
+        self.control_epoch = max((epoch for epoch, _ in versions.values()), default=0)
         behind = [n for n, version in versions.items() if speakers[n].sent.get(n) != version]
-        if not behind:
-            return
-        # One snapshot: a version read with older orders would tell the agent to keep them.
-        with transaction.atomic():
-            sets = desired_sets(behind)
-        for desired in sets:
-            node_id = uuid.UUID(desired.node)
-            link = speakers[node_id]
-            link.send(desired)
-            link.sent[node_id] = (desired.control_epoch, desired.node_version)
-            metrics.DESIRED.inc()
+        if behind:
+            # A set that cannot be read (a spec of a newer version) must not hold up the others.
+            apply_halving(behind, partial(_send_desired, speakers))
 
     def _turn_out(self) -> None:
-        """Close links whose agent was revoked, or lost a node that it speaks for."""
+        """Close links whose credential has ended, or whose agent lost a node it speaks for."""
         links = self._links.all_open()
-        agents = {link.agent_id for link in links}
-        welcome = set(
-            Agent.objects.filter(id__in=agents, revoked_at=None).values_list("id", flat=True)
+        agents = {link.identity.agent_id for link in links}
+        digests = dict(
+            Agent.objects.filter(id__in=agents, revoked_at=None).values_list("id", "digest")
         )
         owners = dict(Node.objects.filter(agent_id__in=agents).values_list("id", "agent_id"))
         for link in links:
-            if link.agent_id not in welcome or not _owns_all(link, owners):
+            agent_id = link.identity.agent_id
+            is_good = bytes(digests.get(agent_id, b"")) == link.identity.digest and all(
+                owners.get(node_id) == agent_id for node_id in link.identity.nodes.values()
+            )
+            if not is_good and not link.is_closing:
                 self._door.forget(link.credential)
                 link.close(CloseCode.REVOKED, "this credential is no longer good")
-                log.warning("gateway.agent_turned_out", agent=str(link.agent_id))
+                log.warning("gateway.agent_turned_out", agent=str(agent_id))
 
 
-def _owns_all(link: Link, owners: Mapping[uuid.UUID, uuid.UUID]) -> bool:
-    return all(owners.get(node_id) == link.agent_id for node_id in link.nodes.values())
+def _send_desired(speakers: Mapping[uuid.UUID, Link], node_ids: Sequence[uuid.UUID]) -> None:
+    for desired in desired_sets(node_ids):
+        node_id = uuid.UUID(desired.node)
+        link = speakers[node_id]
+        link.send(desired)
+        link.sent[node_id] = (desired.control_epoch, desired.node_version)
+        metrics.DESIRED.inc()

@@ -3,24 +3,13 @@
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 
 from rental.gateway import metrics
 from rental.gateway.database import DatabaseClock
 from rental.gateway.lanes import Lane
-from scheduler.services.liveness import PulseSeen, record_pulses
+from scheduler.services.liveness import Pulse, record_pulses
 
 PERIOD = 1.0  # s
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """The newest pulse of a node, and when it came."""
-
-    boot: str
-    seq: int
-    received_at: datetime
 
 
 class PulseLane(Lane):
@@ -40,11 +29,11 @@ class PulseLane(Lane):
         self._gateway_id = gateway_id
         self._clock = clock
         self._lock = threading.Lock()
-        self._newest: dict[uuid.UUID, Beat] = {}
+        self._newest: dict[uuid.UUID, Pulse] = {}
 
-    def put(self, node_id: uuid.UUID, beat: Beat) -> None:
+    def put(self, pulse: Pulse) -> None:
         with self._lock:
-            self._newest[node_id] = beat
+            self._newest[pulse.node_id] = pulse
 
     def wake(self) -> None:
         """Nothing to do: ``stop`` sets the event that this lane waits for."""
@@ -55,16 +44,11 @@ class PulseLane(Lane):
 
     def turn(self) -> None:
         with self._lock:
-            beats, self._newest = self._newest, {}
-        now = self._clock.now()
-        pulses = [
-            PulseSeen(node_id=node_id, boot=beat.boot, seq=beat.seq, age=now - beat.received_at)
-            for node_id, beat in beats.items()
-        ]
+            pulses, self._newest = self._newest, {}
         try:
-            record_pulses(pulses, gateway_id=str(self._gateway_id), now=now)
+            record_pulses(pulses.values(), gateway_id=self._gateway_id, now=self._clock.now())
         except BaseException:
             with self._lock:
-                self._newest = beats | self._newest
+                self._newest = pulses | self._newest
             raise
         metrics.PULSES.inc(len(pulses))

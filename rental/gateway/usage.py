@@ -99,11 +99,14 @@ class UsageLane(Lane):
         self._answer(batch, unusable, refusals)
 
     def _answer(
-        self, batch: Sequence[Frame], unusable: Sequence[Frame], refusals: Sequence[Refusal]
+        self,
+        batch: Sequence[Frame],
+        unusable: Sequence[tuple[Frame, Exception]],
+        refusals: Sequence[Refusal],
     ) -> None:
         """Ack each link's nodes once, up to the last frame of the batch, naming what is refused."""
         words: defaultdict[uuid.UUID, list[str]] = defaultdict(list)
-        for frame in unusable:
+        for frame, _error in unusable:
             words[frame.node_id].append(f"seq {frame.usage.seq}: cannot be stored")
         for refusal in refusals:
             words[refusal.node_id].append(str(refusal))

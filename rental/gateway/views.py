@@ -14,6 +14,9 @@ from scheduler.services.enrolment import Enrolled, enrol
 
 log = structlog.get_logger()
 
+# A refusal of another code is one of the token: 403.
+_STATUS = {"name": 400, "no_nodes": 400, "node_taken": 409, "zone": 409}
+
 
 class EnrolInput(msgspec.Struct, forbid_unknown_fields=True):
     """What an agent shows to be let in for good: a token, its name, its nodes' names."""
@@ -58,7 +61,7 @@ async def enrol_agent(request: HttpRequest) -> HttpResponse:
     try:
         enrolled = await gateway.door.ask(answer)
     except EnrolmentRefused as refusal:
-        return _problem(403, "enrolment_refused", str(refusal))
+        return _problem(_STATUS.get(refusal.code, 403), refusal.code, refusal.detail)
     except DoorStuck:
         return _problem(503, "database_away", "try again in a few seconds")
     log.info("gateway.agent_enrolled", agent=str(enrolled.agent_id), nodes=asked.nodes)

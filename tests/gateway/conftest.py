@@ -103,8 +103,12 @@ class Server:
         socket = connect(f"ws://{self.address}/agent/v1", additional_headers=headers)
         return Agent(self._open.enter_context(socket))
 
-    def stop(self):
+    def ask_to_stop(self):
+        """What SIGTERM does."""
         self._server.should_exit = True
+
+    def stop(self):
+        self.ask_to_stop()
         self._thread.join(timeout=20)
         assert not self._thread.is_alive()
         self._open.close()
