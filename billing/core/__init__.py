@@ -1,0 +1,1 @@
+"""Billing's arithmetic. Pure: whole numbers and fractions, no clock, no framework, no database."""

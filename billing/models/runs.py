@@ -18,7 +18,8 @@ class Run(models.Model):
     One billable life of an allocation in one shape. Tick k is [started_at + 6k s, +6 s).
 
     The id is minted by the server. Only ``reporter`` (a node) may report it. ``settled``: nothing
-    can be charged to it any more.
+    can be charged to it any more. ``reckoned``: the wallet's ``exhausts_at`` knows the run as it
+    is; opening, starting and closing clear it (they hold no wallet lock), a pass sets it.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -39,6 +40,7 @@ class Run(models.Model):
     close_reason = models.CharField(max_length=40, blank=True)
     suspect = models.BooleanField(default=False)
     settled = models.BooleanField(default=False)
+    reckoned = models.BooleanField(default=False)
 
     objects: ClassVar = TenantScoped.as_manager()
 
@@ -80,6 +82,9 @@ class Run(models.Model):
                 fields=["id"],
                 condition=Q(started_at__isnull=True, closed_at__isnull=True),
                 name="run_not_started",
+            ),
+            models.Index(
+                fields=["tenant"], condition=Q(reckoned=False), name="run_not_reckoned"
             ),
             models.Index(fields=["instance_id", "id"], name="run_of_instance"),
         ]
