@@ -100,7 +100,7 @@ class Image(models.Model):
     ``min_capability`` is the CUDA compute capability times ten (80 = 8.0); 0 for any card.
     """
 
-    code = models.SlugField(_("code"), primary_key=True, max_length=80)
+    code = models.CharField(_("code"), primary_key=True, max_length=80)
     name = models.CharField(_("name"), max_length=120)
     ref = models.CharField(_("reference"), max_length=200)
     vendor = models.CharField(_("GPU vendor"), max_length=20, default="nvidia")

@@ -92,7 +92,7 @@ def shape_of(offer: Offer) -> Shape:
         mode=mode,
         count=offer.count,
         tenths=offer.tenths,
-        vram_mib=offer.vram_mib,
+        vram_mib=offer.vram_mib // offer.count,  # the scheduler asks for so much of each card
         cpu_milli=offer.cpu_milli,
         ram_mib=offer.ram_mib,
         disk_mib=offer.disk_mib,

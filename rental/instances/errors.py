@@ -12,6 +12,7 @@ __all__ = [
     "InstanceLocked",
     "InstanceProtected",
     "NotPossibleNow",
+    "TenantNotActive",
     "UnknownInstance",
     "UnknownProject",
     "UnknownSshKey",
@@ -33,7 +34,7 @@ class UnknownInstance(InstanceError):
 class UnknownProject(InstanceError):
     """The tenant has no such project."""
 
-    def __init__(self, project_id: uuid.UUID) -> None:
+    def __init__(self, project_id: uuid.UUID | None) -> None:
         super().__init__("there is no such project")
         self.project_id = project_id
 
@@ -84,3 +85,11 @@ class InstanceLocked(InstanceError):
     def __init__(self, *, verb: str, locks: list[str]) -> None:
         super().__init__(f"{verb} is not possible under the locks {', '.join(locks)}")
         self.verb, self.locks = verb, locks
+
+
+class TenantNotActive(InstanceError):
+    """The tenant is suspended: it may stop, read and release, and start nothing."""
+
+    def __init__(self, tenant_id: uuid.UUID) -> None:
+        super().__init__("the tenant is suspended")
+        self.tenant_id = tenant_id

@@ -1,0 +1,26 @@
+"""Tasks of instances: thin. Each reads PostgreSQL's clock first and runs one pass."""
+
+from celery import shared_task
+
+from rental.instances import passes
+from rental.records.clock import database_now
+
+
+@shared_task(name="instances.place", ignore_result=True)
+def place(**_from_newer_senders: object) -> None:
+    passes.place(now=database_now())
+
+
+@shared_task(name="instances.sync", ignore_result=True)
+def sync(**_from_newer_senders: object) -> None:
+    passes.sync(now=database_now())
+
+
+@shared_task(name="instances.deadlines", ignore_result=True)
+def deadlines(**_from_newer_senders: object) -> None:
+    passes.deadlines(now=database_now())
+
+
+@shared_task(name="instances.compare", ignore_result=True)
+def compare(**_from_newer_senders: object) -> None:
+    passes.compare_everything(now=database_now())
