@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from billing.services import holds, runs, wallets
+from billing.services import exhaust, holds, runs, wallets
 from rental.instances import operations
 from rental.instances.errors import UnknownInstance
 from rental.instances.facts import Facts, holds_anything, read_facts
@@ -120,7 +120,7 @@ def _level_live(instance: Instance, facts: Facts, *, now: datetime) -> None:
 
 
 def _stop_reason(close_reason: str) -> str:
-    return "balance" if close_reason in ("", "exhausted", "balance") else close_reason
+    return "balance" if close_reason == exhaust.REASON else close_reason or "balance"
 
 
 def _follow_phase(
