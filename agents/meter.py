@@ -14,7 +14,7 @@ break: the same container (id, start, boot) found alive proves everything in bet
 Source: DESIGN §6.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from agents.clock import Instant
 
@@ -69,7 +69,6 @@ class RunMeter:
     seen_ms: int
     stretch: Stretch | None = None
     is_over: bool = False
-    _broken: bool = field(default=False, repr=False)
 
     @classmethod
     def begin(
@@ -85,7 +84,7 @@ class RunMeter:
     def see(
         self, *, life: Life, now: Instant, traffic: Traffic, is_healthy: bool = True
     ) -> list[Stretch]:
-        """The container was found alive. An unhealthy GPU ends the stretch at the last good look."""
+        """It was found alive; an unhealthy GPU ends the stretch at the last good look."""
         if self.is_over or now.boot != self.boot:
             return []
         suspended_ms = now.boot_ms - now.mono_ms

@@ -119,19 +119,15 @@ def plan(
         elif sight.allocation not in busy:
             result.actions += _for_container(sight, order, reasons.get(sight.allocation))
 
-    held = list(sights)
     starting: set[str] = set()
     for order in orders:
-        own = [s for s in sights if s.allocation == order.allocation]
-        if order.allocation in busy or own:
+        if order.allocation in busy or any(s.allocation == order.allocation for s in sights):
             continue
         if order.want == "gone":
             if order.allocation not in confirmed:
                 result.actions.append(ConfirmGone(order))
         elif order.want == "run" and (order.allocation, order.incarnation) not in finished:
-            reason = _obstacle(order, held, by_allocation)
-            if reason is None and order.instance in starting:
-                reason = "waits_for_instance"
+            reason = _obstacle(order, sights, by_allocation, starting)
             if reason is None:
                 starting.add(order.instance)
                 result.actions.append(Start(order))
@@ -139,14 +135,14 @@ def plan(
                 result.waiting[order.allocation] = reason
 
     running = {s.instance for s in sights if s.may_run} | starting
-    for residence in residences:
-        if (
-            residence.want == "gone"
-            and residence.residence in present
-            and residence.residence not in busy
-            and residence.instance not in running
-        ):
-            result.actions.append(WipeResidence(residence.residence, residence.instance))
+    result.actions += [
+        WipeResidence(r.residence, r.instance)
+        for r in residences
+        if r.want == "gone"
+        and r.residence in present
+        and r.residence not in busy
+        and r.instance not in running
+    ]
     return result
 
 
@@ -171,10 +167,14 @@ def _for_container(sight: Sight, order: Order, reason: str | None) -> list[Actio
     return []
 
 
-def _obstacle(order: Order, sights: Iterable[Sight], orders: dict[str, Order]) -> str | None:
+def _obstacle(
+    order: Order, sights: Iterable[Sight], orders: dict[str, Order], starting: Collection[str]
+) -> str | None:
     """Why the order cannot start now, or None."""
     if order.run is None:
         return "waits_for_run"
+    if order.instance in starting:
+        return "waits_for_instance"
     for sight in sights:
         # An ended container that nobody will remove (quarantined) stands in nobody's way.
         if sight.instance == order.instance and (sight.may_run or sight.allocation in orders):
