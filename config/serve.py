@@ -7,11 +7,22 @@ gateway starts again, callers wait in the socket's queue instead of being refuse
 """
 
 import argparse
+import os
 import socket
+from pathlib import Path
 
 import uvicorn
 
 APPLICATIONS = {"web": "config.asgi:application", "gateway": "config.asgi:gateway"}
+
+
+class Server(uvicorn.Server):
+    """uvicorn that touches ALIVE_FILE once it serves: a probe of the port would wait instead."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if (path := os.environ.get("ALIVE_FILE")) and self.started:
+            Path(path).touch()
 
 
 def main() -> None:
@@ -33,7 +44,7 @@ def main() -> None:
         timeout_graceful_shutdown=5,
     )
     sockets = [socket.socket(fileno=chosen.fd)] if chosen.fd is not None else None
-    uvicorn.Server(config).run(sockets=sockets)
+    Server(config).run(sockets=sockets)
 
 
 if __name__ == "__main__":

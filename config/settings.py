@@ -80,6 +80,7 @@ INSTALLED_APPS = [
     "billing",
     "scheduler",
     "rental",
+    "config",
 ]
 
 MIDDLEWARE = [

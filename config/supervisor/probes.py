@@ -32,3 +32,18 @@ def touched_within(path: Path, seconds: float) -> Callable[[], bool]:
             return False
 
     return probe
+
+
+def exists(path: Path) -> Callable[[], bool]:
+    """Return a probe: the process has touched its file since ``fresh`` removed it."""
+    return path.exists
+
+
+def fresh(path: Path) -> Callable[[], bool]:
+    """Return a preparation: the file of the last life is gone, so that it vouches for nobody."""
+
+    def prepare() -> bool:
+        path.unlink(missing_ok=True)
+        return True
+
+    return prepare

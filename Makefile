@@ -1,0 +1,79 @@
+# The front door. `make` alone prints what there is.
+PY ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST ?= $(BIN)/pytest
+# What an install is made of; a change of one of these installs again.
+DEMO_LOCKS := requirements/server.lock requirements/agent.lock requirements/embedded.lock
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --require-hashes --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help machine demo test test-pure check fix lint types floors migrations openapi big lock clean
+
+help: ## print this
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+machine: ## say what this machine lacks
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "This needs Python 3.11 or newer as '$(PY)'; found: $$($(PY) --version 2>&1)."; \
+	  echo "Debian 12: apt-get install python3 python3-venv. Elsewhere: make demo PY=/path/to/python3.11"; exit 1; }
+	@$(PY) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "Python's venv module is not here. Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.demo: $(DEMO_LOCKS) | machine
+	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PY) -m venv $(VENV); }
+	@echo "installing (about 40 packages, once) …"
+	@$(PIP_INSTALL) $(addprefix -r ,$(DEMO_LOCKS))
+	@touch $@
+
+$(VENV)/.ok: requirements/dev.lock | machine
+	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PY) -m venv $(VENV); }
+	@echo "installing with the tools of development (about 100 packages, once) …"
+	@$(PIP_INSTALL) -r requirements/dev.lock
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo ## run everything on this machine, with logins, money and two agents
+	@exec $(BIN)/python manage.py up --demo
+
+test: $(VENV)/.ok ## all tests, on a PostgreSQL and a Valkey of their own
+	@$(PYTEST) -n 2
+
+test-pure: $(VENV)/.ok ## the pure cores: no database, seconds
+	@DATABASE_URL=postgresql://nobody@127.0.0.1:1/none REDIS_URL=redis://127.0.0.1:1/0 \
+	  $(PYTEST) tests -m pure
+
+check: lint floors types migrations openapi test ## all of CI, cheapest first
+
+fix: $(VENV)/.ok ## format and repair what can be repaired
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.ok ## format and style
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(VENV)/.ok ## mypy, strict
+	@$(BIN)/mypy config rental billing scheduler agents client
+
+floors: $(VENV)/.ok ## who may import whom
+	@$(BIN)/lint-imports
+
+migrations: $(VENV)/.ok ## every change of a model has its migration
+	@$(BIN)/python -m tests.check migrations
+
+openapi: $(VENV)/.ok ## docs/openapi.json is what the code says
+	@$(BIN)/python -m tests.check openapi
+
+big: ## the ten largest files and functions
+	@git ls-files '*.py' | grep -vE '(^|/)migrations/' | xargs wc -l | grep -v ' total$$' | sort -rn | head -10
+	@$(PY) -m tests.house.big
+
+lock: ## renew the lock files (needs uv)
+	@cd requirements && for spec in server:3.11 agent:3.10 client:3.10 embedded:3.11 dev:3.11; do \
+	  echo "$$spec"; uv pip compile -q --universal --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-header --python-version $${spec#*:} $${spec%:*}.in -o $${spec%:*}.lock || exit 1; done
+
+clean: ## remove everything that was made: data, environment, caches
+	@$(PY) -m config.embedded forget var
+	@rm -rf var $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
