@@ -41,9 +41,9 @@ class UsageLane(Lane):
     acked, and billing merges what comes twice.
     """
 
-    def __init__(self, database: Mapping[str, object], *, limit: int = LIMIT) -> None:
+    def __init__(self, database: Mapping[str, object]) -> None:
         super().__init__("usage", database)
-        self._limit = limit
+        self.limit = LIMIT
         self._changed = threading.Condition()
         self._frames: deque[Frame] = deque()
         # Which nodes must not be acked on a link any more, because a frame of theirs was dropped.
@@ -57,7 +57,7 @@ class UsageLane(Lane):
             self._changed.notify()
 
     def _drop_surplus(self) -> None:
-        while len(self._frames) > self._limit:
+        while len(self._frames) > self.limit:
             oldest = self._frames.popleft()
             self._gaps[oldest.link].add(oldest.node_id)
             metrics.USAGE_DROPPED.inc()
