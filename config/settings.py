@@ -210,11 +210,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "COMPONENT_SPLIT_PATCH": False,
-    "ENUM_NAME_OVERRIDES": {
-        "Market": "rental.catalog.models.Market.choices",
-        "ApiKeyKind": "rental.tenants.models.ApiKey.Kind.choices",
-        "OperationState": "rental.instances.models.OperationState.choices",
-    },
+    "POSTPROCESSING_HOOKS": [],  # enums stay where they are used
     "SERVE_INCLUDE_SCHEMA": False,
     "DISABLE_ERRORS_AND_WARNINGS": False,
 }

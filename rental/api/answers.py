@@ -1,10 +1,101 @@
-"""Which expected failure of which floor becomes which answer. One table, nothing else."""
+"""
+Which expected failure of which floor becomes which answer: one row for each, nothing else.
 
+``field`` names the member of the body that is at fault; the problem then lists it in ``errors``.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
-ANSWERS: dict[type[Exception], tuple[int, str]] = {}
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from billing import errors as billing
+from rental.catalog import errors as catalog
+from rental.instances import errors as instances
+from rental.records import idempotency, ids
+from rental.tenants import errors as tenants
+from rental.tenants.permissions import UnknownScope
+
+# Amounts inside errors are micro-units; outside they are decimal strings.
+AMOUNTS = ("needed", "available", "amount", "price", "limit")
+FACTS = ("state", "verb", "locks", "markets", "expected", "actual", "expired_at")
+
+
+@dataclass(frozen=True)
+class Row:
+    """``words``: what people read where the error's own text speaks of micro-units."""
+
+    status: int
+    code: str
+    field: str | None = None
+    words: str | Promise | None = None
+
+
+ANSWERS: dict[type[Exception], Row] = {
+    ids.MalformedId: Row(404, "not_found"),
+    idempotency.IdempotencyInProgress: Row(409, "idempotency_in_progress"),
+    idempotency.IdempotencyKeyReused: Row(422, "idempotency_key_reused"),
+    # --- tenants
+    UnknownScope: Row(422, "invalid_request", "scopes"),
+    tenants.ScopeExceedsRole: Row(403, "forbidden", "scopes"),
+    tenants.KeyNeverValid: Row(422, "invalid_request", "expires_at"),
+    tenants.UnknownApiKey: Row(404, "not_found"),
+    tenants.MalformedSshKey: Row(422, "invalid_request", "public_key"),
+    tenants.SshKeyExists: Row(409, "uniqueness_error", "public_key"),
+    tenants.UnknownSshKey: Row(404, "not_found"),
+    tenants.NotAMember: Row(403, "forbidden"),
+    # --- catalogue
+    catalog.UnknownOffer: Row(422, "unknown_offer", "offer"),
+    catalog.UnknownImage: Row(422, "unknown_image", "image"),
+    catalog.MarketNotOffered: Row(422, "market_not_offered", "market"),
+    catalog.ImageDoesNotFit: Row(422, "image_does_not_fit", "image"),
+    catalog.OfferHasNoPrice: Row(409, "resource_unavailable", "offer"),
+    catalog.BadCount: Row(422, "invalid_request", "count"),
+    catalog.UnknownQuote: Row(422, "unknown_quote", "quote_id"),
+    catalog.QuoteExpired: Row(409, "quote_expired", "quote_id"),
+    catalog.QuoteMismatch: Row(422, "quote_mismatch", "quote_id"),
+    catalog.PriceAboveLimit: Row(
+        409, "price_exceeded", "max_hourly_price", _("The order costs more than the limit.")
+    ),
+    # --- billing
+    billing.InsufficientBalance: Row(
+        402, "insufficient_balance", None, _("The balance does not cover half an hour.")
+    ),
+    billing.TenantInArrears: Row(402, "in_arrears", None, _("There is an unpaid amount.")),
+    # --- instances
+    instances.UnknownInstance: Row(404, "not_found"),
+    instances.UnknownProject: Row(422, "unknown_project", "project_id"),
+    instances.UnknownSshKey: Row(422, "unknown_ssh_key", "ssh_key_ids"),
+    instances.BadOrder: Row(422, "invalid_request"),
+    instances.GenerationMismatch: Row(412, "precondition_failed"),
+    instances.NotPossibleNow: Row(409, "illegal_transition"),
+    instances.IllegalTransition: Row(409, "illegal_transition"),
+    instances.InstanceProtected: Row(409, "protected"),
+    instances.InstanceLocked: Row(409, "locked"),
+}
+
+
+def row_of(exc: Exception) -> Row | None:
+    """Return the row of the error's class or of the nearest class that it comes from."""
+    return next((ANSWERS[kind] for kind in type(exc).__mro__ if kind in ANSWERS), None)
+
+
+def field_of(exc: Exception, row: Row) -> str | None:
+    """Return the member at fault; an order names it itself."""
+    return exc.field if isinstance(exc, instances.BadOrder) else row.field
 
 
 def facts_of(exc: Exception) -> dict[str, Any]:
-    """Return what an error knows and a program can use, as members of the problem."""
-    return {}
+    """Return what an error knows and a program can use, as further members of the problem."""
+    from rental.api.fields import instant_text, money_text
+
+    found: dict[str, Any] = {}
+    for name in AMOUNTS:
+        if isinstance(value := getattr(exc, name, None), int):
+            found[name] = money_text(value)
+    for name in FACTS:
+        value = getattr(exc, name, None)
+        if value is not None and not callable(value):
+            found[name] = instant_text(value) if hasattr(value, "tzinfo") else value
+    return found

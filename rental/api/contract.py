@@ -23,7 +23,7 @@ from rental.api.auth import Caller, KeyAuthentication, KeyMay
 from rental.api.errors import FieldError, Problem, answer
 from rental.api.fields import Input, Output, Query
 from rental.api.paging import Key, Page, take_page
-from rental.api.parsing import StrictJson
+from rental.api.parsing import JsonAlways, StrictJson
 from rental.api.throttling import KeyThrottle
 from rental.records import ids
 from rental.records.clock import database_now
@@ -122,6 +122,7 @@ class ProblemView(APIView):
     permission_classes: Sequence[Any] = ()
     throttle_classes: Sequence[Any] = ()
     parser_classes = (StrictJson,)
+    content_negotiation_class = JsonAlways
     metadata_class = None  # OPTIONS answers 405
     rate_headers: dict[str, str] | None = None
 
@@ -192,7 +193,7 @@ class TenantView(ProblemView):
         return take_page(
             rows, key=key, descending=descending, limit=query["limit"],
             cursor=query.get("cursor"),
-            scope=f"{type(self).__name__}:{self.tenant_id}:{filters}",
+            scope=f"{type(self).__name__}:{self.tenant_id}:{self.kwargs}:{filters}",
         )
 
     def read_input(self, contract: Contract, path: dict[str, str]) -> dict[str, Any]:

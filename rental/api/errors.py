@@ -8,14 +8,13 @@ import structlog
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import DatabaseError, InterfaceError, OperationalError
-from django.db.transaction import set_rollback
 from django.http import Http404
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
-from rental.api.answers import ANSWERS, facts_of
+from rental.api.answers import facts_of, field_of, row_of
 
 log = structlog.get_logger()
 
@@ -30,7 +29,6 @@ CODES: dict[str, str | Promise] = {
     "forbidden": _("This key may not do that"),
     "not_found": _("There is nothing here"),
     "method_not_allowed": _("This method is not offered here"),
-    "conflict": _("The present state does not allow this"),
     "illegal_transition": _("The instance cannot do this in its state"),
     "locked": _("The instance is locked"),
     "protected": _("The instance is protected"),
@@ -41,10 +39,17 @@ CODES: dict[str, str | Promise] = {
     "unsupported_media_type": _("Send application/json"),
     "invalid_request": _("The request has invalid fields"),
     "idempotency_key_reused": _("The key was used for another request"),
+    "unknown_offer": _("Nothing is on sale under this code"),
+    "unknown_image": _("No image is offered under this code"),
+    "market_not_offered": _("The offer is not sold on this market"),
+    "image_does_not_fit": _("The image does not run on this GPU"),
+    "unknown_quote": _("There is no such quote"),
     "quote_expired": _("The quote is no longer valid"),
+    "quote_mismatch": _("The order is not what was quoted"),
+    "unknown_project": _("There is no such project"),
+    "unknown_ssh_key": _("There is no such SSH key"),
     "price_exceeded": _("The price is above the given limit"),
     "resource_unavailable": _("This is not on sale"),
-    "resource_limit_exceeded": _("A limit has been reached"),
     "precondition_required": _("If-Match is required"),
     "rate_limit_exceeded": _("Too many requests"),
     "internal_error": _("An error on our side"),
@@ -134,11 +139,14 @@ def problem_of(exc: Exception) -> Problem:
         return exc
     if isinstance(exc, drf.ValidationError):
         return Problem(422, "invalid_request", errors=list(_flatten(exc.detail)))
-    for kind, (status, code) in (ANSWERS | _FRAMEWORK).items():
+    if (row := row_of(exc)) is not None:
+        words = str(row.words or exc)
+        name = field_of(exc, row)
+        errors = [] if name is None else [FieldError(name, row.code, words)]
+        return Problem(row.status, row.code, words, errors, facts=facts_of(exc))
+    for kind, (status, code) in _FRAMEWORK.items():
         if isinstance(exc, kind):
-            return Problem(
-                status, code, _words(exc), headers=_headers(exc), facts=facts_of(exc)
-            )
+            return Problem(status, code, _words(exc), headers=_headers(exc))
     if isinstance(exc, OperationalError | InterfaceError):
         log.warning("api.database_away", error=str(exc))
         return Problem(503, "unavailable", headers={"Retry-After": "2"})
@@ -167,7 +175,6 @@ def answer(exc: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's exception handler: every exception of a view ends here, bugs too."""
     request = context["request"]
     problem = problem_of(exc)
-    set_rollback()
     return Response(
         problem.body(path=request.path, request_id=getattr(request, "request_id", "")),
         status=problem.status,

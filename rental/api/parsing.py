@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 
 from rental.api.errors import Problem
@@ -87,3 +88,19 @@ class StrictJson(BaseParser):
             ) from None
         _check(value, 0)
         return value
+
+
+class JsonAlways(BaseContentNegotiation):
+    """JSON in, JSON out, whatever Accept says: a browser that asks for HTML may read JSON too."""
+
+    def select_parser(self, request: Any, parsers: Any) -> Any:
+        return next((p for p in parsers if _is_json(request.content_type)), None)
+
+    def select_renderer(
+        self, request: Any, renderers: Any, format_suffix: str | None = None
+    ) -> tuple[Any, str]:
+        return renderers[0], renderers[0].media_type
+
+
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "application/json"

@@ -53,7 +53,7 @@ class QuoteOutput(Output):
 class QuoteCreate(TenantView):
     @operation(
         Contract(
-            name="create_quote", summary="Ask what an order would cost", verb="catalog:read",
+            name="create_quote", summary="Ask what an order would cost", verb="instances:write",
             output=QuoteOutput, status=201, body=QuoteInput, once=True, errors=(404, 409),
         )
     )
@@ -67,7 +67,7 @@ class QuoteCreate(TenantView):
 class QuoteDetail(TenantView):
     @operation(
         Contract(
-            name="get_quote", summary="Get a quote", verb="catalog:read", output=QuoteOutput,
+            name="get_quote", summary="Get a quote", verb="instances:read", output=QuoteOutput,
         )
     )
     def get(self, quote_id: uuid.UUID) -> Quote:

@@ -4,6 +4,7 @@ import json
 from functools import cache
 from typing import Any
 
+from django.urls import include, path
 from django.utils import translation
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
@@ -83,6 +84,12 @@ class ContractSchema(AutoSchema):
 
     def get_operation_id(self) -> str:
         return self.contract.name
+
+    def _get_serializer_name(
+        self, serializer: Any, direction: Any, bypass_extensions: bool = False
+    ) -> str:
+        name = str(super()._get_serializer_name(serializer, direction, bypass_extensions))
+        return name.removesuffix("Request").removesuffix("Output")
 
     def get_summary(self) -> str:
         return self.contract.summary
@@ -170,7 +177,7 @@ class ContractSchema(AutoSchema):
 def build() -> dict[str, Any]:
     """Return the document of the code as it is now, in English."""
     with translation.override("en"):
-        document = SchemaGenerator(urlconf="rental.api.urls").get_schema(
+        document = SchemaGenerator(patterns=[path("v1/", include("rental.api.urls"))]).get_schema(
             request=None, public=True
         )
         return dict(json.loads(json.dumps(document, default=str)))
