@@ -16,7 +16,7 @@ else:  # Django's own class takes no type arguments
 
 class CellsField(Field):
     """
-    A column of type ``int4multirange``; in Python a tuple of half-open pairs, ``((0, 3), (7, 10))``.
+    A column of type ``int4multirange``; in Python half-open pairs, ``((0, 3), (7, 10))``.
 
     PostgreSQL keeps it sorted and merged, so equal sets are equal values.
     """

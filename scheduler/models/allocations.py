@@ -291,7 +291,8 @@ class Quarantine(models.Model):
         verbose_name_plural = _("containers in quarantine")
         constraints = [
             models.UniqueConstraint(
-                fields=["node", "allocation", "incarnation"], name="quarantine_names_a_container_once"
+                fields=["node", "allocation", "incarnation"],
+                name="quarantine_names_a_container_once",
             ),
         ]
 

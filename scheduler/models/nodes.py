@@ -54,9 +54,7 @@ class Node(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     name = models.CharField(_("name"), max_length=64, unique=True)
     zone = models.ForeignKey(Zone, models.PROTECT, related_name="nodes", verbose_name=_("zone"))
-    agent = models.ForeignKey(
-        Agent, models.PROTECT, related_name="nodes", verbose_name=_("agent")
-    )
+    agent = models.ForeignKey(Agent, models.PROTECT, related_name="nodes", verbose_name=_("agent"))
     version = models.BigIntegerField(_("version"), default=1)
     cordoned = models.BooleanField(_("cordoned"), default=False)
     drained = models.BooleanField(_("to be drained"), default=False)

@@ -54,9 +54,7 @@ class GpuModel(models.Model):
     fp64_tflops = models.DecimalField(
         _("FP64, TFLOPS"), max_digits=8, decimal_places=2, null=True, blank=True
     )
-    bandwidth_gbs = models.PositiveIntegerField(
-        _("memory bandwidth, GB/s"), null=True, blank=True
-    )
+    bandwidth_gbs = models.PositiveIntegerField(_("memory bandwidth, GB/s"), null=True, blank=True)
     power_watts = models.PositiveIntegerField(_("power, W"), null=True, blank=True)
     compute_capability = models.CharField(
         _("compute capability"), max_length=8, blank=True, default=""
@@ -70,9 +68,7 @@ class GpuModel(models.Model):
             models.UniqueConstraint(
                 fields=["name", "memory_mib"], name="gpu_model_is_a_name_with_a_memory"
             ),
-            models.CheckConstraint(
-                condition=Q(memory_mib__gt=0), name="gpu_model_has_memory"
-            ),
+            models.CheckConstraint(condition=Q(memory_mib__gt=0), name="gpu_model_has_memory"),
         ]
 
     def __str__(self) -> str:

@@ -19,7 +19,12 @@ def bump_versions(node_ids: Iterable[uuid.UUID]) -> None:
     if not wanted:
         return
     # An UPDATE locks in the order of its plan; this SELECT locks in the order of the house.
-    list(Node.objects.filter(id__in=wanted).order_by("id").select_for_update(no_key=True).values("id"))
+    list(
+        Node.objects.filter(id__in=wanted)
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .values("id")
+    )
     Node.objects.filter(id__in=wanted).update(version=F("version") + 1)
 
 

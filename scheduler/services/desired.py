@@ -4,9 +4,12 @@ import uuid
 from collections.abc import Sequence
 
 import msgspec
+import structlog
 from django.db import connection
 
 from agents import protocol
+
+log = structlog.get_logger()
 
 
 _ORDERS = msgspec.json.Decoder(list[protocol.Order])
@@ -62,19 +65,24 @@ ORDER BY node.id
 def desired_sets(node_ids: Sequence[uuid.UUID]) -> list[protocol.Desired]:
     """
     Return the desired set of each of the nodes that exists, by id: every allocation whose release
-    and every residence whose wipe is not confirmed.
-
-    :raises msgspec.ValidationError: if a stored spec is not an AllocationSpec
+    and every residence whose wipe is not confirmed. A node with a stored spec that this code cannot
+    read is left out and logged: no set is better than one from which an order is missing.
     """
     with connection.cursor() as cursor:
         cursor.execute(_DESIRED, [list(node_ids)])
-        return [
-            protocol.Desired(
+        rows = cursor.fetchall()
+    sets = []
+    for node_id, epoch, version, orders, residences in rows:
+        try:
+            wanted = protocol.Desired(
                 node=str(node_id),
                 control_epoch=epoch,
                 node_version=version,
                 orders=_ORDERS.decode(orders),
                 residences=_RESIDENCES.decode(residences),
             )
-            for node_id, epoch, version, orders, residences in cursor.fetchall()
-        ]
+        except msgspec.ValidationError:
+            log.exception("desired.unreadable", node=str(node_id))
+        else:
+            sets.append(wanted)
+    return sets

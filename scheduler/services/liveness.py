@@ -60,10 +60,11 @@ def record_pulses(pulses: Iterable[Pulse], gateway_id: uuid.UUID | str, now: dat
             VALUES (%(gateway)s, %(now)s, %(now)s)
             ON CONFLICT (gateway_id) DO UPDATE SET
                 flushed_at = greatest(known.flushed_at, excluded.flushed_at),
-                hole_at = CASE WHEN excluded.flushed_at - known.flushed_at > %(hole)s
+                hole_at = CASE WHEN excluded.flushed_at - known.flushed_at
+                               > make_interval(secs => %(hole)s)
                           THEN excluded.flushed_at ELSE known.hole_at END
             """,
-            {"gateway": str(gateway_id), "now": now, "hole": HOLE},
+            {"gateway": str(gateway_id), "now": now, "hole": HOLE.total_seconds()},
         )
         newest: dict[uuid.UUID, Pulse] = {}
         for pulse in pulses:

@@ -1,0 +1,396 @@
+"""
+What agents say of their nodes, on its way into rows.
+
+A batch of frames is one transaction, whose locks are taken in the order of the house: marks,
+allocations, residences, nodes, GPUs, each by id. Saying a thing twice, or late, changes nothing.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import structlog
+from django.db import connection, transaction
+
+from agents import protocol
+from scheduler.errors import FrameRefused
+from scheduler.models import (
+    Allocation,
+    Node,
+    Quarantine,
+    Residence,
+    ResidenceWant,
+    Want,
+)
+from scheduler.services.hardware import store_facts
+from scheduler.services.liveness import mark_dirty
+
+log = structlog.get_logger()
+
+PHASE_COLUMNS = (
+    "phase",
+    "phase_at",
+    "observed_incarnation",
+    "observed_seq",
+    "observed_spec_rev",
+    "exit_code",
+    "reason",
+    "detail",
+    "endpoints",
+    "progress",
+    "released_at",
+)
+
+# In these phases nothing can be reached any more.
+OVER = frozenset({"exited", "failed", "gone"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A message of a node, whose sender was checked to speak for it."""
+
+    node_id: uuid.UUID
+    received_at: datetime
+    message: protocol.Hello | protocol.Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Report:
+    """One phase, wherever it came from."""
+
+    node_id: uuid.UUID
+    received_at: datetime
+    allocation_id: uuid.UUID
+    phase: protocol.Phase
+
+
+@transaction.atomic
+def observe(*, frames: Sequence[Observed]) -> None:
+    """
+    Store what the frames say, oldest first.
+
+    ``hello`` brings facts and GPUs up to date and names everything that the node runs: what we do
+    not know is put into quarantine and reported, never ended. ``phase``: the newest (incarnation,
+    seq) wins; ``gone`` of an allocation that should be gone confirms the wipe and frees its
+    slices. What the node should run and does not is left to the agent, which has the desired set.
+
+    :raises FrameRefused: if a frame makes no sense; nothing of the batch is stored
+    """
+    reports = [report for frame in frames for report in _reports(frame)]
+    hellos = [frame for frame in frames if isinstance(frame.message, protocol.Hello)]
+    wipes = _disk_reports(hellos)
+    news, strange = _sift(reports)
+    # The locks, in order; everything below finds them held.
+    mark_dirty({report.allocation_id for report in news}, now=_newest(news))
+    allocations = _lock_allocations({report.allocation_id for report in news})
+    residences = _lock_residences({residence for _, residence in wipes})
+    _lock_nodes(
+        {frame.node_id for frame in hellos}
+        | {one.node_id for one in allocations.values() if one.want == Want.GONE}
+        | {one.node_id for one in residences if one.want == ResidenceWant.GONE}
+    )
+    _store_phases(news, allocations)
+    _store_disks(residences, wipes)
+    for frame in _newest_of_nodes(hellos):
+        store_facts(node_id=frame.node_id, hello=_hello(frame), now=frame.received_at)
+        strange += _unknown(frame)
+    _quarantine(strange)
+    for frame in _newest_of_nodes(hellos):
+        _close_quarantine(frame)
+
+
+def _hello(frame: Observed) -> protocol.Hello:
+    assert isinstance(frame.message, protocol.Hello)  # noqa: S101  # for the type checker
+    return frame.message
+
+
+def _newest_of_nodes(hellos: Iterable[Observed]) -> list[Observed]:
+    return list({frame.node_id: frame for frame in hellos}.values())
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise FrameRefused(f"not an id: {text[:40]!r}") from None
+
+
+def _reports(frame: Observed) -> Iterable[_Report]:
+    match frame.message:
+        case protocol.Phase() as phase:
+            phases = [phase]
+        case protocol.Hello(phases=phases):
+            pass
+    for phase in phases:
+        yield _Report(
+            node_id=frame.node_id,
+            received_at=frame.received_at,
+            allocation_id=_uuid(phase.allocation),
+            phase=phase,
+        )
+
+
+# --- locks
+
+
+def _newest(reports: Iterable[_Report]) -> datetime:
+    return max((report.received_at for report in reports), default=datetime.max.replace(tzinfo=UTC))
+
+
+def _lock_allocations(ids: set[uuid.UUID]) -> dict[uuid.UUID, Allocation]:
+    rows = Allocation.objects.filter(id__in=ids).order_by("id").select_for_update(no_key=True)
+    return {allocation.id: allocation for allocation in rows}
+
+
+def _lock_residences(ids: set[uuid.UUID]) -> list[Residence]:
+    rows = Residence.objects.filter(id__in=ids, wiped_at=None).order_by("id")
+    return list(rows.select_for_update(no_key=True))
+
+
+def _lock_nodes(ids: set[uuid.UUID]) -> None:
+    rows = Node.objects.filter(id__in=ids).order_by("id")
+    list(rows.select_for_update(no_key=True).values("id"))
+
+
+# --- phases
+
+
+def _sift(reports: Sequence[_Report]) -> tuple[list[_Report], list[Quarantine]]:
+    """
+    Return what is news, and what runs though it should not.
+
+    Reads without locks: what is old then stays old, for counters only rise; what is news is looked
+    at again under the lock.
+    """
+    known = Allocation.objects.in_bulk({report.allocation_id for report in reports})
+    strange: list[Quarantine] = []
+    news: list[_Report] = []
+    for report in reports:
+        allocation = known.get(report.allocation_id)
+        if allocation is None or _is_strange(report, allocation):
+            strange += _quarantined_phase(report)
+        elif _is_news(report, allocation):
+            news.append(report)
+    return news, strange
+
+
+def _is_strange(report: _Report, allocation: Allocation) -> bool:
+    """Say whether the node may not run this: another node's, released, or of a lost future."""
+    return (
+        allocation.node_id != report.node_id
+        or allocation.released_at is not None
+        or (report.phase.incarnation > allocation.incarnation and allocation.want != Want.GONE)
+    )
+
+
+def _is_news(report: _Report, allocation: Allocation) -> bool:
+    said = (report.phase.incarnation, report.phase.seq)
+    stored = (allocation.observed_incarnation, allocation.observed_seq)
+    return said > stored or (said == stored and _is_release(report, allocation))
+
+
+def _is_release(report: _Report, allocation: Allocation) -> bool:
+    """
+    Say whether this confirms the wipe. A ``gone`` of an earlier container does not: a later one
+    may have been started.
+    """
+    return (
+        report.phase.phase == "gone"
+        and allocation.want == Want.GONE
+        and allocation.released_at is None
+        and report.phase.incarnation >= allocation.incarnation
+    )
+
+
+def _store_phases(reports: Sequence[_Report], locked: Mapping[uuid.UUID, Allocation]) -> None:
+    changed: dict[uuid.UUID, Allocation] = {}
+    released: list[Allocation] = []
+    for report in reports:
+        allocation = locked.get(report.allocation_id)
+        if allocation is None or not _is_news(report, allocation):
+            continue
+        changed[allocation.id] = allocation
+        _store_phase(report, allocation)
+        if _is_release(report, allocation):
+            allocation.released_at = report.received_at
+            released.append(allocation)
+    Allocation.objects.bulk_update(changed.values(), PHASE_COLUMNS)
+    _give_back(released)
+
+
+def _store_phase(report: _Report, allocation: Allocation) -> None:
+    phase = report.phase
+    at = report.received_at - timedelta(milliseconds=phase.age_ms)
+    steps = dict(allocation.progress.get("at", {}))
+    if phase.incarnation > allocation.observed_incarnation:
+        steps = {}
+    steps.setdefault(phase.phase, at.isoformat())
+    allocation.progress = {"at": steps}
+    if phase.percent is not None:
+        allocation.progress["percent"] = phase.percent
+    allocation.phase = phase.phase
+    allocation.phase_at = at
+    allocation.observed_incarnation = phase.incarnation
+    allocation.observed_seq = phase.seq
+    allocation.observed_spec_rev = phase.spec_rev
+    allocation.exit_code = phase.exit_code
+    allocation.reason = phase.reason[:64]
+    allocation.detail = phase.detail
+    if phase.endpoints or phase.phase in OVER:
+        allocation.endpoints = msgspec.to_builtins(phase.endpoints)
+
+
+def _give_back(allocations: Sequence[Allocation]) -> None:
+    """Return what released allocations held to the counters, and their slices to the shelf."""
+    if not allocations:
+        return
+    needs: defaultdict[uuid.UUID, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for allocation in allocations:
+        needs[allocation.node_id][0] += allocation.cpu_milli
+        needs[allocation.node_id][1] += allocation.ram_mib
+    _give_to_nodes(needs)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            WITH freed AS (
+                UPDATE scheduler_slice AS part SET released_at = held.released_at
+                FROM scheduler_allocation AS held
+                WHERE held.id = ANY(%s::uuid[]) AND part.allocation_id = held.id
+                  AND part.released_at IS NULL
+                RETURNING part.gpu_id, part.vram_mib
+            )
+            UPDATE scheduler_gpu AS gpu SET vram_free_mib = vram_free_mib + freed_sum.vram_mib
+            FROM (SELECT gpu_id, sum(vram_mib) AS vram_mib FROM freed GROUP BY gpu_id) AS freed_sum
+            WHERE gpu.id = freed_sum.gpu_id
+            """,
+            [[allocation.id for allocation in allocations]],
+        )
+    for allocation in allocations:
+        log.info(
+            "allocation.released",
+            allocation=str(allocation.id),
+            instance=str(allocation.instance_id),
+            node=str(allocation.node_id),
+        )
+
+
+def _give_to_nodes(needs: Mapping[uuid.UUID, Sequence[int]]) -> None:
+    """Raise the counters (CPU, RAM, disk) and versions of locked nodes."""
+    nodes = sorted(needs)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE scheduler_node AS node
+            SET version = version + 1,
+                cpu_milli_free = cpu_milli_free + freed.cpu,
+                ram_mib_free = ram_mib_free + freed.ram,
+                disk_mib_free = disk_mib_free + freed.disk
+            FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])
+                AS freed (id, cpu, ram, disk)
+            WHERE node.id = freed.id
+            """,
+            [nodes, *([needs[node][i] for node in nodes] for i in range(3))],
+        )
+
+
+# --- disks
+
+
+_DiskReports = dict[tuple[uuid.UUID, uuid.UUID], tuple[protocol.ResidenceFact, datetime]]
+
+
+def _disk_reports(hellos: Sequence[Observed]) -> _DiskReports:
+    """Return the newest report of each (node, residence)."""
+    return {
+        (frame.node_id, _uuid(fact.residence)): (fact, frame.received_at)
+        for frame in hellos
+        for fact in _hello(frame).residences
+    }
+
+
+def _store_disks(residences: Sequence[Residence], reports: _DiskReports) -> None:
+    """Note how full disks are; free the space of those whose wipe their node confirms."""
+    freed: defaultdict[uuid.UUID, list[int]] = defaultdict(lambda: [0, 0, 0])
+    changed = []
+    for residence in residences:
+        report = reports.get((residence.node_id, residence.id))
+        if report is None:
+            continue
+        fact, at = report
+        changed.append(residence)
+        residence.used_bytes = fact.used_bytes
+        if fact.state != "wiped":
+            continue
+        if residence.want == ResidenceWant.GONE:
+            residence.wiped_at = at
+            freed[residence.node_id][2] += residence.disk_mib
+        else:
+            log.error("residence.lost", residence=str(residence.id), node=str(residence.node_id))
+    Residence.objects.bulk_update(changed, ["used_bytes", "wiped_at"])
+    if freed:
+        _give_to_nodes(freed)
+
+
+# --- quarantine
+
+
+def _quarantined_phase(report: _Report) -> list[Quarantine]:
+    if report.phase.phase in OVER:
+        return []  # it does not run
+    return [
+        Quarantine(
+            node_id=report.node_id,
+            allocation=str(report.allocation_id),
+            instance=report.phase.instance[:64],
+            incarnation=report.phase.incarnation,
+            run=(report.phase.run or "")[:64],
+            alive=True,
+            first_seen_at=report.received_at,
+            last_seen_at=report.received_at,
+        )
+    ]
+
+
+def _unknown(frame: Observed) -> list[Quarantine]:
+    return [
+        Quarantine(
+            node_id=frame.node_id,
+            allocation=unknown.allocation[:64],
+            instance=unknown.instance[:64],
+            incarnation=unknown.incarnation,
+            run=(unknown.run or "")[:64],
+            alive=unknown.alive,
+            first_seen_at=frame.received_at,
+            last_seen_at=frame.received_at,
+        )
+        for unknown in _hello(frame).unknown
+    ]
+
+
+def _quarantine(rows: Sequence[Quarantine]) -> None:
+    """Report containers that nobody ordered. They are left alone."""
+    newest = {(row.node_id, row.allocation, row.incarnation): row for row in rows}
+    Quarantine.objects.bulk_create(
+        [newest[key] for key in sorted(newest)],
+        update_conflicts=True,
+        unique_fields=["node", "allocation", "incarnation"],
+        update_fields=["instance", "run", "alive", "last_seen_at"],
+    )
+    for row in newest.values():
+        log.warning(
+            "container.unknown",
+            node=str(row.node_id),
+            allocation=row.allocation,
+            instance=row.instance,
+            incarnation=row.incarnation,
+        )
+
+
+def _close_quarantine(frame: Observed) -> None:
+    """A hello names all that runs: what was in quarantine and is not named has ended."""
+    Quarantine.objects.filter(
+        node_id=frame.node_id, alive=True, last_seen_at__lt=frame.received_at
+    ).update(alive=False)
