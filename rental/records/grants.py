@@ -165,7 +165,7 @@ def _columns(table: str) -> list[str]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def _one(query: str, *values: object) -> object:
+def _one(query: str, *values: str) -> object:
     with connection.cursor() as cursor:
         cursor.execute(query, values)
         row = cursor.fetchone()
