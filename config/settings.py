@@ -117,8 +117,7 @@ AUTHENTICATION_BACKENDS = [
     "allauth.account.auth_backends.AuthenticationBackend",
 ]
 
-# --- log in: by e-mail or phone and password; nobody signs up by himself
-ACCOUNT_ADAPTER = "config.accounts.LoginOnly"
+# --- log in (who may: the block of tenants, below)
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
