@@ -1,0 +1,106 @@
+"""What other rooms read of billing."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from billing.core.rating import burn_per_hour
+from billing.models import Charge, PriceVersion, Run, Segment, Transfer
+from billing.services.due import due_by_segment
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SegmentLine:
+    """
+    A segment as a customer reads it. Amounts in micro-units; ``price``: of an hour of it now,
+    None without one. ``amount`` is charged, ``estimate`` proven and not charged yet.
+    """
+
+    segment: Segment
+    run: Run
+    proven_ticks: int
+    charged_ticks: int
+    price: int | None
+    amount: int
+    estimate: int
+
+
+def list_segments(instance_id: uuid.UUID, *, now: datetime) -> list[SegmentLine]:
+    """Return the segments of the instance with ticks, price and amounts, the newest first."""
+    segments = list(
+        Segment.objects.filter(run__instance_id=instance_id)
+        .select_related("run")
+        .order_by("-run__opened_at", "-from_tick")
+    )
+    if not segments:
+        return []
+    charged = _charged_by_segment([segment.run_id for segment in segments])
+    due = due_by_segment(tenant_id=segments[0].tenant_id, instance_id=instance_id)
+    prices = {
+        version.price_key: version.price
+        for version in PriceVersion.objects.filter(
+            price_key__in={segment.price_key for segment in segments}, during__contains=now
+        )
+    }
+    lines = []
+    for segment in segments:
+        charged_ticks, amount = charged.get(segment.id, (0, 0))
+        due_ticks, estimate = due.get(segment.id, (0, 0))
+        price = prices.get(segment.price_key)
+        share = Fraction(segment.share_numerator, segment.share_denominator)
+        lines.append(
+            SegmentLine(
+                segment=segment,
+                run=segment.run,
+                proven_ticks=charged_ticks + due_ticks,
+                charged_ticks=charged_ticks,
+                price=None if price is None else burn_per_hour(price=price, share=share),
+                amount=amount,
+                estimate=estimate,
+            )
+        )
+    return lines
+
+
+def _charged_by_segment(run_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[int, int]]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT segment_id, sum(ticks)::bigint, sum(amount)::bigint FROM (
+                SELECT segment_id, upper(units) - lower(units) AS ticks, amount
+                FROM billing_charge WHERE run_id = ANY(%(runs)s)
+                UNION ALL
+                SELECT segment_id, lower(units) - upper(units), -amount
+                FROM billing_reversal WHERE run_id = ANY(%(runs)s)
+            ) line GROUP BY segment_id
+            """,
+            {"runs": run_ids},
+        )
+        return {segment: (ticks, amount) for segment, ticks, amount in cursor.fetchall()}
+
+
+def list_charges(
+    *, tenant_id: uuid.UUID, instance_id: uuid.UUID | None = None
+) -> QuerySet[Charge]:
+    """Return the tenant's charges with run, segment and price, the newest first."""
+    charges: QuerySet[Charge] = (
+        Charge.objects.of(tenant_id)
+        .select_related("run", "segment", "price_version")
+        .order_by("-id")
+    )
+    return charges if instance_id is None else charges.filter(run__instance_id=instance_id)
+
+
+def list_transfers(*, tenant_id: uuid.UUID) -> QuerySet[Transfer]:
+    """Return the ledger's movements for the tenant with their accounts, the newest first."""
+    transfers: QuerySet[Transfer] = Transfer.objects.of(tenant_id)
+    return transfers.select_related("debit", "credit").order_by("-id")
+
+
+def spent_on(instance_id: uuid.UUID, *, now: datetime) -> int:
+    """Return what the instance has cost up to ``now``: charged plus the estimate, micro-units."""
+    return sum(line.amount + line.estimate for line in list_segments(instance_id, now=now))
