@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from django.db import connection, models, transaction
-from django.db.models import DateTimeField, ExpressionWrapper, F, Q
+from django.db.models import DateTimeField, Exists, ExpressionWrapper, F, OuterRef, Q
 
 from billing.models import Run
 from billing.services import runs
@@ -30,7 +30,7 @@ from rental.instances.states import ALLOWANCE, COMING_UP, InstanceState
 from rental.records.audit import SYSTEM, record_event
 from rental.records.ids import to_text
 from rental.records.periodic import slot_of, take_slot
-from scheduler.models import Allocation, LivenessStatus, NodeLiveness
+from scheduler.models import Allocation, LivenessStatus, NodeLiveness, Residence
 from scheduler.services import allocations
 from scheduler.services.liveness import is_listening
 from scheduler.services.place import PassResult, Placed, run_pass
@@ -78,10 +78,22 @@ def sync(*, now: datetime) -> int:
         "scheduler_allocationdirty", "allocation_id", _instances_of_allocations, now=now
     )
     levelled += _sync_marks("billing_rundirty", "run_id", _instances_of_runs, now=now)
+    _each(_level_one, _nothing_left(), now=now)
     level_balance_notices(now=now)
     if _is_time_to_compare(now=now):
         compare_everything(now=now)
     return levelled
+
+
+def _nothing_left() -> "models.QuerySet[Instance, uuid.UUID]":
+    """Return the releasing instances that no node holds anything of: a wiped disk marks nothing."""
+    held = Allocation.objects.held().filter(instance_id=OuterRef("pk"))
+    disks = Residence.objects.filter(instance_id=OuterRef("pk"), wiped_at__isnull=True)
+    return (
+        Instance.objects.filter(~Exists(held), ~Exists(disks), state=S.RELEASING)
+        .order_by("pk")
+        .values_list("pk", flat=True)[:BATCH]
+    )
 
 
 def _sync_marks(
