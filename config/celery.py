@@ -37,7 +37,9 @@ BEAT: dict[str, int | crontab] = {
     "instances.place": 2,
     "instances.sync": 2,
     "instances.deadlines": 5,
+    "instances.compare": 300,
     "scheduler.watch_nodes": 2,
+    "scheduler.recount": crontab(hour=19, minute=43),
     "billing.close_exhausted": 5,
     "billing.settle_closed": 30,
     "billing.settle": crontab(minute=7),  # off the full hour, when everybody else's cron runs
