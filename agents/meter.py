@@ -104,7 +104,7 @@ class RunMeter:
         if current is None:
             first = _ceil(age)
             self.stretch = Stretch(first, first, life, suspended_ms, traffic)
-            return changed
+            return [*changed, replace(self.stretch)]
         until = max(current.until_tick, age // TICK_MS)
         current.net_out = max(current.net_out, traffic.net_out - current.base.net_out)
         current.net_in = max(current.net_in, traffic.net_in - current.base.net_in)

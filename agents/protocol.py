@@ -73,7 +73,12 @@ class Mount(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class AllocationSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """How one instance is run. Written by rental.instances; the scheduler forwards it unread."""
+    """
+    How one instance is run. Written by rental.instances; the scheduler forwards it unread.
+
+    ``grace_s``: between SIGTERM and SIGKILL. ``start_timeout_s``: from the start to readiness.
+    Agents of this version take ``exit_policy`` "restart" for "stop".
+    """
 
     instance: str
     name: str

@@ -47,7 +47,10 @@ class SpoolError(Exception):
 
 
 class PhaseRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The newest phase of one allocation. ``at_ms``: CLOCK_BOOTTIME of boot ``at_boot``."""
+    """
+    The newest phase of one allocation. ``at_ms``: CLOCK_BOOTTIME of boot ``at_boot``. One that is
+    ``gone`` is kept 35 days, so that a database from yesterday does not start it again.
+    """
 
     allocation: str
     instance: str
@@ -56,6 +59,7 @@ class PhaseRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     seq: int
     at_boot: str
     at_ms: int
+    touched_s: int = 0
     run: str | None = None
     exit_code: int | None = None
     reason: str = ""
@@ -136,7 +140,7 @@ class Spool:
         return {record.allocation: record for record in records}
 
     def write_phase(self, record: PhaseRecord) -> None:
-        """Keep the record; gives it the next seq."""
+        """Keep the record, and its seq as the node's highest."""
         with self.writing():
             self._db.execute(
                 "INSERT OR REPLACE INTO phase VALUES (?, ?)",

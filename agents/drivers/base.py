@@ -56,6 +56,7 @@ class Container:
     boot: str
     started: str
     exit_code: int | None = None
+    traffic: Traffic = Traffic()
 
     @property
     def life(self) -> Life:
@@ -96,9 +97,6 @@ class Runtime(Protocol):
 
     async def remove(self, container: str) -> None:
         """Forget an ended container and its scratch files; residences stay."""
-
-    async def traffic(self, container: str) -> Traffic:
-        """Return its bytes since it started."""
 
     async def list_residences(self) -> list[ResidenceFact]: ...
 

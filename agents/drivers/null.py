@@ -11,7 +11,6 @@ import msgspec
 from agents.clock import Clock
 from agents.drivers.base import Container, Labels, NoSuchContainer
 from agents.files import read_json, write_json
-from agents.meter import Traffic
 from agents.protocol import (
     AllocationSpec,
     EndpointFact,
@@ -101,9 +100,6 @@ class NullRuntime:
     async def remove(self, container: str) -> None:
         if self._containers.pop(container, None) is not None:
             self._save()
-
-    async def traffic(self, container: str) -> Traffic:
-        return Traffic()
 
     async def list_residences(self) -> list[ResidenceFact]:
         return [

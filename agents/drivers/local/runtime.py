@@ -81,6 +81,7 @@ class LocalRuntime:
             boot=label["boot"],
             started=process["started"] if process else "",
             exit_code=None if is_alive else ended.get("exit_code"),
+            traffic=_traffic(folder / "traffic"),
         )
 
     async def probe(self, container: Container) -> list[EndpointFact] | None:
@@ -96,13 +97,6 @@ class LocalRuntime:
                 host_key_fingerprint=process["fingerprint"],
             )
         ]
-
-    async def traffic(self, container: str) -> Traffic:
-        try:
-            out, into = (self._containers / container / "traffic").read_text().split()
-        except (OSError, ValueError):
-            return Traffic()
-        return Traffic(net_out=int(out), net_in=int(into))
 
     # --- life of a container
 
@@ -307,6 +301,14 @@ class LocalRuntime:
                     f"instances run unprivileged and cannot reach {self._state}, because {folder}"
                     " is closed to others: choose a state_dir under /var/lib/tessera"
                 )
+
+
+def _traffic(path: Path) -> Traffic:
+    try:
+        out, into = path.read_text().split()
+    except (OSError, ValueError):
+        return Traffic()
+    return Traffic(net_out=int(out), net_in=int(into))
 
 
 def _labels(label: dict[str, Any]) -> Labels:
