@@ -102,7 +102,7 @@ class Prefixed(serializers.Field[uuid.UUID, str, str, Any]):
     def to_internal_value(self, data: Any) -> uuid.UUID:
         try:
             if not isinstance(data, str):
-                raise ids.MalformedId(self.prefix)
+                raise ids.MalformedId(self.prefix, "")
             return ids.from_text(self.prefix, data)
         except ids.MalformedId:
             self.fail("invalid_id", prefix=self.prefix)

@@ -16,6 +16,7 @@ from rental.records.context import bound
 GOOD_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 _CODE_OF = {
+    301: "not_found",  # Django's offer to append a slash; no path of the API ends in one
     400: "malformed_request", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
     413: "content_too_large", 415: "unsupported_media_type", 503: "unavailable",
 }
@@ -38,7 +39,7 @@ def request_ids(get_response: Handler) -> Handler:
         request.request_id = name  # type: ignore[attr-defined]
         with bound(request_id=name):
             response = get_response(request)
-        if response.status_code >= 400 and is_api(request):
+        if response.status_code >= 300 and is_api(request):
             response = _as_problem(request, response, name)
         response["X-Request-Id"] = name
         return response
@@ -60,8 +61,11 @@ def _as_problem(
 ) -> HttpResponseBase:
     if "json" in response.get("Content-Type", ""):
         return response
-    code = _CODE_OF.get(response.status_code)
-    status = 500 if code is None else response.status_code
-    code = code or "internal_error"
+    status = response.status_code
+    code = _CODE_OF.get(status)
+    if code is None:
+        status, code = 500, "internal_error"
+    elif code == "not_found":
+        status = 404
     body = Problem(status, code).body(path=request.path, request_id=name)
     return HttpResponse(json.dumps(body), status=status, content_type=PROBLEM)
