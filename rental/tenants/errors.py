@@ -38,7 +38,10 @@ class EmailOrPhoneTaken(TenantsError):
 
 
 class ScopeExceedsRole(TenantsError):
-    """A key was to get more than its creator, or the key that makes it, may do itself."""
+    """
+    A key was to get more than its creator, or the key that makes it, has itself. ``excess``: the
+    verbs, or the limit of the making key that was to be left (project, expires_at).
+    """
 
     def __init__(self, excess: frozenset[str]) -> None:
         super().__init__(f"beyond what the creator may do: {', '.join(sorted(excess))}")

@@ -62,12 +62,16 @@ def issue_api_key(
 
     :raises UnknownScope: if a scope means nothing
     :raises NotAMember: if ``created_by`` does not belong to the tenant
-    :raises ScopeExceedsRole: if the key would be able to do more than its creator; of an actor
-        that is a key itself, more than that key
+    :raises ScopeExceedsRole: if the key would be able to do more than its creator; for an actor
+        that is a key itself, more than that key, outside its project, or for longer
     :raises KeyNeverValid: if ``expires_at`` is past, or missing for an agent's key
     """
     wanted_scopes = sorted(set(scopes))
-    allowed = _verbs_of_maker(tenant=tenant, created_by=created_by, actor=actor, now=now)
+    allowed = _verbs_of_creator(tenant=tenant, created_by=created_by)
+    if actor.kind == "api_key":
+        maker = _maker(tenant=tenant, actor=actor, now=now)
+        allowed &= permissions.verbs_of(maker.scopes)
+        _check_limits(maker, project=project, expires_at=expires_at)
     if excess := permissions.verbs_of(wanted_scopes) - allowed:
         raise ScopeExceedsRole(excess)
     if expires_at is not None and expires_at <= now:
@@ -107,20 +111,28 @@ def issue_api_key(
     return key, f"tsr_{prefix}_{secret}"
 
 
-def _verbs_of_maker(
-    *, tenant: Tenant, created_by: User, actor: Actor, now: datetime
-) -> frozenset[str]:
-    """What the new key may be given at most. A narrow key must not make itself a wide one."""
-    role = Membership.objects.of(tenant.id).filter(user=created_by).values_list("role", flat=True)
-    if not (found := list(role)):
+def _verbs_of_creator(*, tenant: Tenant, created_by: User) -> frozenset[str]:
+    member = Membership.objects.of(tenant.id).filter(user=created_by).first()
+    if member is None:
         raise NotAMember(str(created_by))
-    allowed = permissions.verbs_of(found[0])
-    if actor.kind == "api_key":
-        maker = ApiKey.objects.of(tenant.id).live(at=now).filter(pk=from_text("key", actor.id))
-        if (key := maker.first()) is None:
-            raise UnknownApiKey(actor.id)
-        allowed &= permissions.verbs_of(key.scopes)
-    return allowed
+    return permissions.verbs_of(member.role)
+
+
+def _maker(*, tenant: Tenant, actor: Actor, now: datetime) -> ApiKey:
+    """Return the key that makes the new one: a narrow key must not make itself a wide one."""
+    live = ApiKey.objects.of(tenant.id).live(at=now)
+    key = live.filter(pk=from_text("key", actor.id)).first()
+    if key is None:
+        raise UnknownApiKey(actor.id)
+    return key
+
+
+def _check_limits(maker: ApiKey, *, project: Project | None, expires_at: datetime | None) -> None:
+    """A key made by a key stays in its project and ends with it."""
+    if maker.project_id is not None and (project is None or project.pk != maker.project_id):
+        raise ScopeExceedsRole(frozenset({"project"}))
+    if maker.expires_at is not None and (expires_at is None or expires_at > maker.expires_at):
+        raise ScopeExceedsRole(frozenset({"expires_at"}))
 
 
 @transaction.atomic

@@ -1,0 +1,55 @@
+"""Log-in through allauth: by e-mail address, and nobody signs up by himself."""
+
+import pytest
+
+from rental.tenants.models import User
+from tests.factories.tenants import make_user
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "correct horse battery"
+
+
+def log_in(client, login, password):
+    return client.post("/accounts/login/", {"login": login, "password": password})
+
+
+@pytest.mark.parametrize("login", ["ann@example.com", "ANN@Example.com"])
+def test_log_in_by_address_in_any_case(client, login):
+    user = make_user(email="ann@example.com", password=PASSWORD)
+
+    answer = log_in(client, login, PASSWORD)
+
+    assert answer.status_code == 302
+    assert client.session["_auth_user_id"] == str(user.pk)
+
+
+@pytest.mark.parametrize(
+    ("login", "password"), [("ann@example.com", "wrong"), ("bob@example.com", PASSWORD)]
+)
+def test_a_wrong_word_opens_nothing(client, login, password):
+    make_user(email="ann@example.com", password=PASSWORD)
+
+    answer = log_in(client, login, password)
+
+    assert answer.status_code == 200
+    assert "_auth_user_id" not in client.session
+
+
+def test_who_is_locked_out_stays_out(client):
+    make_user(email="ann@example.com", password=PASSWORD)
+    User.objects.update(is_active=False)
+
+    log_in(client, "ann@example.com", PASSWORD)
+
+    assert "_auth_user_id" not in client.session
+
+
+def test_nobody_signs_up(client):
+    client.post(
+        "/accounts/signup/",
+        {"email": "eve@example.com", "password1": PASSWORD, "password2": PASSWORD},
+    )
+
+    assert not User.objects.exists()
+    assert "_auth_user_id" not in client.session
