@@ -80,7 +80,7 @@ class Node:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting: dict[str, Labels] = {}
         self._retry_at: dict[str, int] = {}
-        self._first_try: dict[str, int] = {}
+        self._errors: dict[str, str] = {}
         self._pruned_ms: int | None = None
         self._spool_is_well = True
         # Rows that are not in the spool yet: normally for one pass, longer while the disk is full.
@@ -427,14 +427,23 @@ class Node:
             if meter is not None and order.stop_at_tick is not None and meter.boot == now.boot:
                 if meter.age_ms(now) >= order.stop_at_tick * TICK_MS:
                     ends[order.allocation] = "stop_at_tick"
-            elif record is not None and is_current and record.phase == "starting":
+            elif record is not None and is_current and record.phase in ("pulling", "starting"):
                 limit_ms = order.spec.start_timeout_s * 1000
                 if record.at_boot == now.boot and now.boot_ms - record.at_ms >= limit_ms:
                     ends[order.allocation] = "start_timeout"
+                    self._give_up(record, now)
             if record is not None and is_current and record.phase in ("stopping", *FINISHED):
                 # Decided before; an agent that restarts half-way ends it all the same.
                 ends.setdefault(order.allocation, record.reason)
         return ends
+
+    def _give_up(self, record: PhaseRecord, now: Instant) -> None:
+        """A start that ran out of time and has no container that could be ended has failed."""
+        here = {sight.allocation for sight in self.sights}
+        if record.allocation not in here and record.allocation not in self._tasks:
+            detail = self._errors.pop(record.allocation, "")
+            record = msgspec.structs.replace(record, detail=detail)
+            self._move(record, "failed", now, reason="start_timeout")
 
     def _accept(self, order: Order, reason: str, now: Instant) -> None:
         record = self.phases.get(order.allocation)
@@ -475,8 +484,10 @@ class Node:
         try:
             await work
             self._retry_at.pop(key, None)
+            self._errors.pop(key, None)
         except (DriverError, OSError, asyncio.TimeoutError) as error:
             log.warning("action.failed", extra={"node": self.name, "of": key, "error": repr(error)})
+            self._errors[key] = str(error)
             self._retry_at[key] = self.clock.now().boot_ms + int(self.pace.retry * 1000)
         finally:
             self._tasks.pop(key, None)
@@ -501,20 +512,14 @@ class Node:
             if r.instance == order.instance and r.want == "keep"
         ]
         limit_s = order.spec.start_timeout_s
-        began_ms = self._first_try.setdefault(labels.container, self.clock.now().boot_ms)
         try:
             self._advance(order, "pulling")
             await asyncio.wait_for(self.runtime.pull(order.spec.image), limit_s)
             self._advance(order, "starting")
             await asyncio.wait_for(self.runtime.start(order, labels, residences), limit_s)
         except Unsupported as error:
-            self._reach(order, "failed", self.clock.now(), reason="start_failed", detail=str(error))
-        except (DriverError, OSError, asyncio.TimeoutError) as error:
             now = self.clock.now()
-            if now.boot_ms - began_ms < limit_s * 1000:
-                raise
-            self._reach(order, "failed", now, reason="start_timeout", detail=str(error))
-        self._first_try.pop(labels.container, None)
+            self._reach(order, "failed", now, reason="start_failed", detail=str(error))
 
     def _advance(self, order: Order, phase: PhaseName) -> None:
         """A start that is tried again has been here before and says nothing."""

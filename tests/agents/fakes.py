@@ -99,9 +99,7 @@ class FakeRuntime:
     async def update(self, container, spec, spec_rev):
         self.calls.append(("update", container, spec_rev))
         found = self.containers[container]
-        self.containers[container] = replace(
-            found, labels=replace(found.labels, spec_rev=spec_rev)
-        )
+        self.containers[container] = replace(found, labels=replace(found.labels, spec_rev=spec_rev))
 
     async def terminate(self, container):
         self.calls.append(("terminate", container))
@@ -118,9 +116,7 @@ class FakeRuntime:
         )
 
     def traffic(self, container, out, into):
-        self.containers[container] = replace(
-            self.containers[container], traffic=Traffic(out, into)
-        )
+        self.containers[container] = replace(self.containers[container], traffic=Traffic(out, into))
 
     async def remove(self, container):
         self.calls.append(("remove", container))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from agents.meter import Life, RunMeter, Traffic
 from tests.agents.fakes import FakeClock
 
+NOTHING = Traffic()
 LIFE = Life("alc_1.1", "100", "boot-1")
 
 
@@ -15,7 +16,7 @@ def clock():
     return FakeClock()
 
 
-def begin(clock, traffic=Traffic()):
+def begin(clock, traffic=NOTHING):
     return RunMeter.begin(
         run="run_1", allocation="alc_1", life=LIFE, now=clock.now(), traffic=traffic
     )

@@ -127,9 +127,7 @@ def test_a_residence_is_wiped_only_when_its_instance_is_not_there():
     wipe = WipeResidence("res_1", "ins_1")
     assert plan(sights=[], orders=[], residences=ordered, present={"res_1"}).actions == [wipe]
     assert plan(sights=[], orders=[], residences=ordered, present=set()).actions == []
-    assert (
-        plan(sights=[a_sight()], orders=[], residences=ordered, present={"res_1"}).actions == []
-    )
+    assert plan(sights=[a_sight()], orders=[], residences=ordered, present={"res_1"}).actions == []
 
 
 orders = st.lists(
@@ -204,9 +202,7 @@ class World:
             )  # fmt: skip
         elif isinstance(action, Terminate | Kill):
             self.ended_by_us.add(action.container)
-            self.sights[action.container] = replace(
-                self.sights[action.container], state="ended"
-            )
+            self.sights[action.container] = replace(self.sights[action.container], state="ended")
         elif isinstance(action, Remove):
             assert self.sights[action.container].state == "ended"
             del self.sights[action.container]
@@ -223,9 +219,7 @@ class World:
         for name in started:
             mine = self.sights[name]
             others = [
-                s
-                for s in self.sights.values()
-                if s.may_run and s.allocation != mine.allocation
+                s for s in self.sights.values() if s.may_run and s.allocation != mine.allocation
             ]
             assert all(s.instance != mine.instance for s in others)
             assert not any(reconcile._overlap(s.slices, mine.slices) for s in others)
