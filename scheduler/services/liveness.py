@@ -136,7 +136,7 @@ SEVERITY = {LivenessStatus.LIVE: 0, LivenessStatus.SUSPECT: 1, LivenessStatus.LO
 
 
 @transaction.atomic
-def watch_nodes(*, now: datetime) -> Sequence[StatusChange]:
+def watch_nodes(*, now: datetime) -> list[StatusChange]:
     """
     Declare nodes suspect (12 s) or lost (24 s), or live again. While the server was deaf within
     the last 60 s nobody's state gets worse.
@@ -155,7 +155,7 @@ def watch_nodes(*, now: datetime) -> Sequence[StatusChange]:
             continue
         changes.append(StatusChange(node_id=row.node_id, before=before, after=after))
     if not changes:
-        return ()
+        return []
     mark_dirty_of_nodes([change.node_id for change in changes], now=now)
     applied = []
     for change in changes:

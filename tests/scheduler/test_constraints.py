@@ -131,5 +131,3 @@ def test_a_disk_is_wiped_only_when_it_should_be_gone(holder):
 def test_a_drained_node_is_cordoned(gpu):
     with refused("node_is_drained_when_cordoned"):
         Node.objects.filter(pk=gpu.node_id).update(drained=True)
-
-

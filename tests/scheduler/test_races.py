@@ -38,8 +38,7 @@ def at_once(*actions):
             connection.close()
 
     threads = [
-        threading.Thread(target=run, args=(number, action))
-        for number, action in enumerate(actions)
+        threading.Thread(target=run, args=(number, action)) for number, action in enumerate(actions)
     ]
     for thread in threads:
         thread.start()
