@@ -1,5 +1,6 @@
 """All settings, one file. Every value a deployment may change is read from the environment."""
 
+import warnings
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -153,6 +154,7 @@ CONTENT_SECURITY_POLICY = {
 
 # --- static files: served by whitenoise, from STATIC_ROOT where `collectstatic` has filled it
 WHITENOISE_USE_FINDERS = True
+warnings.filterwarnings("ignore", message="No directory at", category=UserWarning)  # not filled
 
 # --- logs
 LOG_FORMAT = env_choice("LOG_FORMAT", "json", choices=("json", "console"))
