@@ -52,18 +52,17 @@ class Agent:
         beat: Beat | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """:param ids: node ids by name: the server may use either to name a node"""
+        """:param ids: node ids by name, as enrolment gave them: what frames call the nodes"""
         self._nodes = nodes
         self._connect = connect
         self._clock = clock
         self._rng = rng or random.Random()
-        self._reporters = {
-            node.name: Reporter(node, clock=clock, beat=beat, rng=self._rng) for node in nodes
-        }
-        self._named = dict(self._reporters)
-        for name, node_id in (ids or {}).items():
-            if name in self._reporters:
-                self._named[node_id] = self._reporters[name]
+        known = ids or {}
+        reporters = [
+            Reporter(n, clock=clock, node_id=known.get(n.name, ""), beat=beat, rng=self._rng)
+            for n in nodes
+        ]
+        self._reporters = {reporter.node_id: reporter for reporter in reporters}
         self._decoder = msgspec.json.Decoder(Down)
         self._say = asyncio.Event()
         for node in nodes:
@@ -142,7 +141,7 @@ class Agent:
             except msgspec.DecodeError as error:
                 log.warning("frame.not_understood", extra={"why": str(error)})
                 continue
-            reporter = self._named.get(message.node)
+            reporter = self._reporters.get(message.node)
             if reporter is None:
                 log.warning("frame.misdirected", extra={"names": message.node})
                 continue

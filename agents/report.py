@@ -75,9 +75,12 @@ class Reporter:
         node: Node,
         *,
         clock: Clock,
+        node_id: str = "",
         beat: Beat | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        """:param node_id: what the server calls the node, as enrolment said; else its name"""
+        self.node_id = node_id or node.name
         self.node = node
         self._clock = clock
         self._beat = beat or Beat()
@@ -173,7 +176,7 @@ class Reporter:
             return said
         if now.boot_ms >= talk.pulse_at:
             talk.pulse_at = now.boot_ms + int(self._beat.pulse * 1000)
-            said.append(Pulse(node=self.node.name, boot=now.boot, seq=now.boot_ms // 100))
+            said.append(Pulse(node=self.node_id, boot=now.boot, seq=now.boot_ms // 100))
         if talk.is_welcome:
             said += self._phases(talk, now)
             said += self._usage(talk, now)
@@ -210,7 +213,7 @@ class Reporter:
         node.news.clear()
         desired = node.desired
         return Hello(
-            node=node.name,
+            node=self.node_id,
             boot=now.boot,
             seq=node.spool.read_fact("usage_seq"),
             oldest_version=OLDEST_VERSION,
@@ -270,7 +273,7 @@ class Reporter:
 
     def _phase(self, record: PhaseRecord, now: Instant) -> Phase:
         return Phase(
-            node=self.node.name,
+            node=self.node_id,
             allocation=record.allocation,
             instance=record.instance,
             incarnation=record.incarnation,
@@ -302,7 +305,7 @@ class Reporter:
                 if taken is None:
                     break
                 seq, runs = taken
-                said.append(Usage(node=self.node.name, boot=now.boot, seq=seq, runs=runs))
+                said.append(Usage(node=self.node_id, boot=now.boot, seq=seq, runs=runs))
             self.node.usage_is_due = False
         except SpoolError as error:
             # Nothing is sent that is not kept; the counters are cumulative, so it only comes later.
@@ -322,4 +325,4 @@ class Reporter:
             for part in sight.slices
         }
         samples = self.node.gpus.samples(now.boot_ms, in_use)
-        return [Samples(node=self.node.name, samples=samples)] if samples else []
+        return [Samples(node=self.node_id, samples=samples)] if samples else []

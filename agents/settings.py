@@ -30,7 +30,7 @@ class ConfigError(Exception):
 
 
 class NodeConfig(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One node that this agent speaks for. ``id``: as given at enrolment; the name serves too."""
+    """One node that this agent speaks for, by the name that it was enrolled under."""
 
     name: str
     gpus_file: str

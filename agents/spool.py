@@ -19,6 +19,8 @@ from agents.protocol import RUNS_PER_USAGE, Desired, EndpointFact, PhaseName, Ru
 from agents.protocol import Stretch as ReportedStretch
 
 KEEP_S = 35 * 24 * 3600
+# Some 300 KB: a frame has at most 1 MiB, and one run's stretches are never parted.
+STRETCHES_PER_USAGE = 5_000
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -227,8 +229,10 @@ class Spool:
                 return None
             seq = self.read_fact("usage_seq") + 1
             self.write_fact("usage_seq", seq)
-            reports = []
+            reports: list[RunReport] = []
             for run, ready_boot, ready_ms in runs:
+                if sum(len(report.stretches) for report in reports) >= STRETCHES_PER_USAGE:
+                    break
                 rows = self._db.execute(
                     "SELECT from_tick, until_tick, net_out, net_in FROM stretch"
                     " WHERE run = ? AND committed = 0 ORDER BY from_tick",
@@ -245,7 +249,7 @@ class Spool:
                         ],
                     )
                 )
-            names = [(seq, run) for run, _, _ in runs]
+            names = [(seq, report.run) for report in reports]
             for table in ("run", "stretch"):
                 self._db.executemany(
                     f"UPDATE {table} SET seq = ? WHERE run = ? AND committed = 0", names
