@@ -1,0 +1,328 @@
+"""The operator's pages for places, nodes, cards, and what is asked and held. Services change."""
+
+from typing import Any, cast
+
+from django.contrib import admin, messages
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+from unfold.admin import ModelAdmin, TabularInline
+
+from rental.records.admin import ReadOnlyAdmin
+from rental.records.audit import Actor, record_event
+from rental.records.ids import to_text
+from rental.tenants.models import User
+from scheduler.models import (
+    Agent,
+    Allocation,
+    EnrolmentToken,
+    GatewayFlush,
+    Gpu,
+    GpuModel,
+    Node,
+    NodeLiveness,
+    Quarantine,
+    Region,
+    Request,
+    Residence,
+    Slice,
+    Zone,
+)
+from scheduler.services import enrolment, hardware
+
+
+def _staff(request: HttpRequest) -> Actor:
+    return Actor(kind="staff", id=to_text("usr", cast(User, request.user).pk))
+
+
+def _may_manage(request: HttpRequest) -> bool:
+    return bool(cast(User, request.user).has_staff_verb("scheduler:write"))
+
+
+class AuditedAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
+    """Rows that only describe (no state, no money): edited here, and audited. Never deleted."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+        with transaction.atomic():
+            super().save_model(request, obj, form, change)
+            kind = obj._meta.model_name
+            changed = sorted(form.changed_data)
+            record_event(
+                tenant_id=None,
+                actor=_staff(request),
+                verb=f"{kind}.changed" if change else f"{kind}.created",
+                subject=str(obj.pk),
+                before={name: str(form.initial.get(name)) for name in changed} if change else None,
+                after={name: str(form.cleaned_data[name]) for name in changed},
+                now=timezone.now(),
+            )
+
+
+@admin.register(Region)
+class RegionAdmin(AuditedAdmin):
+    list_display = ("code", "name")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("code",) if obj else ()  # it is in price keys
+
+
+@admin.register(Zone)
+class ZoneAdmin(AuditedAdmin):
+    list_display = ("code", "name", "region")
+    list_filter = ("region",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("code", "region") if obj else ()
+
+
+@admin.register(GpuModel)
+class GpuModelAdmin(AuditedAdmin):
+    list_display = ("name", "memory_mib", "vendor", "compute_capability", "active")
+    list_filter = ("active", "vendor")
+    search_fields = ("name",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("name", "memory_mib", "active") if obj else ("active",)  # nodes make it active
+
+
+class GpuInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
+    model = Gpu
+    extra = 0
+    can_delete = False
+    show_change_link = True
+    fields = readonly_fields = (
+        "index",
+        "model",
+        "serial",
+        "memory_mib",
+        "vram_free_mib",
+        "nvlink_group",
+        "health",
+        "health_reason",
+    )
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Node)
+class NodeAdmin(ReadOnlyAdmin):
+    """Nodes appear by enrolment and describe themselves; staff say whether to place on them."""
+
+    list_display = (
+        "name",
+        "zone",
+        "status",
+        "cordoned",
+        "drained",
+        "cpu_milli_free",
+        "ram_mib_free",
+        "disk_mib_free",
+        "version",
+    )
+    list_filter = ("zone", "cordoned", "drained", "liveness__status")
+    list_select_related = ("zone", "liveness")
+    search_fields = ("name",)
+    inlines = (GpuInline,)
+    actions = ("cordon", "uncordon", "drain")
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        return _may_manage(request)
+
+    @admin.display(description=_("status"))
+    def status(self, node: Node) -> str:
+        liveness = getattr(node, "liveness", None)
+        return liveness.get_status_display() if liveness else str(_("never heard"))
+
+    def _each(self, request: HttpRequest, nodes: QuerySet[Node], change: Any) -> None:
+        now = timezone.now()
+        with transaction.atomic():
+            for node in nodes.order_by("pk"):
+                change(node_id=node.pk, actor=_staff(request), now=now)
+        done = len(nodes)
+        text = ngettext("%d node was changed.", "%d nodes were changed.", done) % done
+        self.message_user(request, text, messages.SUCCESS)
+
+    @admin.action(description=_("Cordon: place nothing more here"), permissions=["manage"])
+    def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        self._each(request, queryset, hardware.cordon)
+
+    @admin.action(description=_("Uncordon: place here again"), permissions=["manage"])
+    def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        self._each(request, queryset, hardware.uncordon)
+
+    @admin.action(description=_("Mark to be drained"), permissions=["manage"])
+    def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        self._each(request, queryset, hardware.drain)
+
+
+@admin.register(EnrolmentToken)
+class EnrolmentTokenAdmin(ReadOnlyAdmin):
+    """Tokens are issued here; the text is shown once, in the message after saving."""
+
+    list_display = ("id", "zone", "uses_left", "expires_at", "created_at")
+    list_filter = ("zone",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return _may_manage(request)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        asked = ("zone", "uses_left", "expires_at")
+        return (*asked, "created_at") if obj else asked
+
+    def save_model(
+        self, request: HttpRequest, obj: EnrolmentToken, form: Any, change: bool
+    ) -> None:
+        """Only for new tokens: there is no permission to change one here."""
+        text = enrolment.issue_token(
+            zone=obj.zone,
+            uses=obj.uses_left,
+            expires_at=obj.expires_at,
+            actor=_staff(request),
+            now=timezone.now(),
+        )
+        obj.pk = EnrolmentToken.objects.get(digest=enrolment.digest_of(text)).pk
+        self.message_user(
+            request, _("The token, shown only now: %(token)s") % {"token": text}, messages.WARNING
+        )
+
+
+@admin.register(Agent)
+class AgentAdmin(ReadOnlyAdmin):
+    list_display = ("name", "enrolled_at", "revoked_at")
+    fields = ("name", "enrolled_at", "revoked_at")
+    search_fields = ("name",)
+    actions = ("revoke",)
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        return _may_manage(request)
+
+    @admin.action(description=_("Revoke the credential"), permissions=["manage"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
+        now = timezone.now()
+        with transaction.atomic():
+            for agent in queryset.order_by("pk"):
+                enrolment.revoke_agent(agent_id=agent.pk, actor=_staff(request), now=now)
+
+
+@admin.register(NodeLiveness)
+class NodeLivenessAdmin(ReadOnlyAdmin):
+    list_display = ("node", "status", "status_at", "received_at", "boot_id", "seq")
+    list_filter = ("status",)
+    list_select_related = ("node",)
+
+
+@admin.register(GatewayFlush)
+class GatewayFlushAdmin(ReadOnlyAdmin):
+    list_display = ("gateway_id", "started_at", "flushed_at", "hole_at")
+
+
+@admin.register(Gpu)
+class GpuAdmin(ReadOnlyAdmin):
+    list_display = (
+        "uuid",
+        "serial",
+        "model",
+        "node",
+        "index",
+        "vram_free_mib",
+        "memory_mib",
+        "health",
+    )
+    list_filter = ("health", "model")
+    list_select_related = ("model", "node")
+    search_fields = ("uuid", "serial", "node__name")
+
+
+@admin.register(Slice)
+class SliceAdmin(ReadOnlyAdmin):
+    list_display = ("gpu", "mode", "cells", "vram_mib", "tenant", "allocation", "released_at")
+    list_filter = ("mode", ("released_at", admin.EmptyFieldListFilter))
+    list_select_related = ("gpu", "tenant", "allocation")
+    search_fields = ("gpu__uuid", "tenant__slug")
+
+
+@admin.register(Request)
+class RequestAdmin(ReadOnlyAdmin):
+    """What is asked, and why it waits: nodes per dimension that refused it in the last pass."""
+
+    list_display = (
+        "id",
+        "tenant",
+        "state",
+        "mode",
+        "count",
+        "tenths",
+        "market",
+        "region",
+        "why",
+        "requested_at",
+    )
+    list_filter = ("state", "mode", "market", "region")
+    list_select_related = ("tenant",)
+    search_fields = ("tenant__slug", "instance_id")
+    exclude = ("spec",)  # customers' commands and environment are not the operator's to read
+
+    @admin.display(description=_("why it waits"))
+    def why(self, request: Request) -> str:
+        reasons = sorted(request.reasons.items(), key=lambda item: (-item[1], item[0]))
+        return ", ".join(f"{dimension}: {nodes}" for dimension, nodes in reasons)
+
+
+class SliceInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
+    model = Slice
+    extra = 0
+    can_delete = False
+    fields = readonly_fields = ("gpu", "mode", "cells", "vram_mib", "released_at")
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id",
+        "tenant",
+        "node",
+        "want",
+        "phase",
+        "incarnation",
+        "observed_incarnation",
+        "created_at",
+        "released_at",
+    )
+    list_filter = ("want", "phase", ("released_at", admin.EmptyFieldListFilter))
+    list_select_related = ("tenant", "node")
+    search_fields = ("tenant__slug", "instance_id", "node__name")
+    inlines = (SliceInline,)
+    exclude = ("spec",)  # customers' commands and environment are not the operator's to read
+
+
+@admin.register(Residence)
+class ResidenceAdmin(ReadOnlyAdmin):
+    list_display = ("instance_id", "kind", "node", "tenant", "disk_mib", "want", "wiped_at")
+    list_filter = ("kind", "want", ("wiped_at", admin.EmptyFieldListFilter))
+    list_select_related = ("node", "tenant")
+    search_fields = ("instance_id", "tenant__slug", "node__name")
+
+
+@admin.register(Quarantine)
+class QuarantineAdmin(ReadOnlyAdmin):
+    """Containers of ours that nobody ordered. They are never ended by themselves."""
+
+    list_display = ("allocation", "node", "incarnation", "alive", "first_seen_at", "last_seen_at")
+    list_filter = ("alive",)
+    list_select_related = ("node",)

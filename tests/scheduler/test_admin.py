@@ -1,0 +1,117 @@
+"""The operator's pages: readable, and changed by services alone."""
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.urls import reverse
+
+from rental.records.models import AuditEvent
+from rental.tenants.models import User
+from scheduler.models import (
+    EnrolmentToken,
+    GatewayFlush,
+    GpuModel,
+    Node,
+    Quarantine,
+    Region,
+    Zone,
+)
+from scheduler.services.enrolment import enrol
+from tests.factories.scheduler import NOON, hello, make_allocation, make_node, make_zone, say
+
+pytestmark = pytest.mark.django_db
+
+DESCRIBING = {Region, Zone, GpuModel}
+
+
+@pytest.fixture
+def operator(client):
+    user = User.objects.create_user(email="op@example.com", password=None, name="op")
+    User.objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
+    client.force_login(User.objects.get(pk=user.pk))
+    return client
+
+
+def shown():
+    return [m for m in apps.get_app_config("scheduler").get_models() if m in admin.site._registry]
+
+
+def test_every_list_and_every_row_can_be_read(operator):
+    allocation = make_allocation()
+    node = Node.objects.get(pk=allocation.node_id)
+    GatewayFlush.objects.create(gateway_id="gw", started_at=NOON, flushed_at=NOON)
+    say(hello(node, unknown=[]))
+    Quarantine.objects.create(
+        node=node,
+        allocation="a",
+        instance="i",
+        incarnation=1,
+        first_seen_at=NOON,
+        last_seen_at=NOON,
+    )
+    for model in shown():
+        name = f"admin:scheduler_{model._meta.model_name}"
+        assert operator.get(reverse(f"{name}_changelist")).status_code == 200, model
+        for row in model.objects.all()[:1]:
+            page = operator.get(reverse(f"{name}_change", args=[row.pk]))
+            assert page.status_code == 200, model
+
+
+def test_rows_of_state_cannot_be_edited(operator, rf):
+    request = rf.get("/")
+    request.user = User.objects.get()
+    for model in set(shown()) - DESCRIBING:
+        page = admin.site._registry[model]
+        assert not page.has_change_permission(request), model
+    for model in shown():
+        assert not admin.site._registry[model].has_delete_permission(request), model
+
+
+def test_specs_are_not_shown(operator):
+    allocation = make_allocation()
+
+    page = operator.get(reverse("admin:scheduler_allocation_change", args=[allocation.pk]))
+
+    assert b"registry.test" not in page.content
+
+
+def test_the_operator_cordons_and_uncordons(operator):
+    node = make_node()
+    url = reverse("admin:scheduler_node_changelist")
+
+    for action, expected in [("cordon", True), ("uncordon", False)]:
+        operator.post(url, {"action": action, "_selected_action": [str(node.pk)]})
+        node.refresh_from_db()
+        assert node.cordoned is expected
+
+    verbs = AuditEvent.objects.filter(verb__startswith="node.").values_list("verb", "actor_kind")
+    assert set(verbs) == {("node.cordon", "staff"), ("node.uncordon", "staff")}
+
+
+def test_staff_without_the_verb_may_not_cordon(operator):
+    node = make_node()
+    User.objects.update(is_superuser=False)
+
+    operator.post(
+        reverse("admin:scheduler_node_changelist"),
+        {"action": "cordon", "_selected_action": [str(node.pk)]},
+    )
+
+    node.refresh_from_db()
+    assert not node.cordoned
+
+
+def test_a_token_is_issued_and_shown_once(operator):
+    zone = make_zone()
+    answer = operator.post(
+        reverse("admin:scheduler_enrolmenttoken_add"),
+        {"zone": zone.pk, "uses_left": 2, "expires_at_0": "2036-01-01", "expires_at_1": "00:00:00"},
+        follow=True,
+    )
+
+    [shown_text] = [m.message for m in answer.context["messages"] if "tse_" in str(m.message)]
+    token = "tse_" + str(shown_text).partition("tse_")[2]
+    assert EnrolmentToken.objects.get().uses_left == 2
+    assert enrol(token=token, agent_name="rack-1", nodes=["node-1"], now=NOON)
+    again = operator.get(reverse("admin:scheduler_enrolmenttoken_changelist"))
+    assert token.encode() not in again.content
