@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from django.db import connection, models, transaction
+from django.db import InterfaceError, connection, models, transaction
 from django.db.models import DateTimeField, Exists, ExpressionWrapper, F, OuterRef, Q
 
 from billing.models import Run
@@ -43,6 +43,8 @@ BATCH = 500
 COMPARE_EVERY = timedelta(minutes=5)
 # States in which a node is waited for: their deadlines count only while it can be heard.
 WAITS_FOR_NODE = (*COMING_UP, S.STOPPING, S.RELEASING, S.MIGRATING)
+# What a stop timer ends; what waits in the queue is ended as soon as it is placed.
+MAY_BE_STOPPED = (*COMING_UP, S.RUNNING)
 # A run may be open here (DESIGN §5); anywhere else it is closed and reported.
 MAY_HAVE_OPEN_RUN = (S.QUEUED, *COMING_UP, S.RUNNING, S.MIGRATING)
 
@@ -271,8 +273,8 @@ def _timers_due(*, now: datetime) -> "models.QuerySet[Instance, uuid.UUID]":
         Instance.objects.filter(timers_session=F("session"))
         .annotate(longest_until=longest)
         .filter(
-            Q(state=S.RUNNING, auto_stop_at__lte=now)
-            | Q(state=S.RUNNING, longest_until__lte=now)
+            Q(state__in=MAY_BE_STOPPED, auto_stop_at__lte=now)
+            | Q(state__in=MAY_BE_STOPPED, longest_until__lte=now)
             | Q(
                 state__in=[S.QUEUED, *COMING_UP, S.RUNNING, S.STOPPED, S.FAILED],
                 auto_release_at__lte=now,
@@ -291,14 +293,15 @@ def _end_by_timer(instance: Instance, *, now: datetime) -> None:
     if instance.auto_release_at is not None and instance.auto_release_at <= now:
         _release_by_timer(instance, now=now)
         return
-    if instance.state != S.RUNNING:
+    if instance.state not in MAY_BE_STOPPED:
         return
     due = [(instance.auto_stop_at, "auto_stop")]
     if instance.max_duration_s is not None and instance.session_ready_at is not None:
         longest = timedelta(seconds=instance.max_duration_s)
         due.append((instance.session_ready_at + longest, "max_duration"))
-    at, code = min((moment, name) for moment, name in due if moment is not None)
-    if at <= now:
+    passed = [(at, code) for at, code in due if at is not None and at <= now]
+    if passed:
+        at, code = min(passed)
         end_session(instance, read_facts(instance), reason={"code": code}, at=at, now=now)
 
 
@@ -336,6 +339,8 @@ def _each(
                     tenant_id=tenants[instance_id], instance_id=instance_id, now=now
                 )
                 act(instance, now=now)
+        except InterfaceError:
+            raise  # the connection is gone: nothing more can be done in this pass
         except Exception:
             failed.add(instance_id)
             log.exception("instance.pass_failed", instance=str(instance_id))

@@ -7,11 +7,12 @@ import pytest
 
 from billing.errors import InsufficientBalance
 from billing.models import Hold, Run, Wallet
-from rental.instances import errors, passes, services
+from rental.instances import errors, money, passes, services
 from rental.instances.models import Instance, Operation
 from rental.instances.states import InstanceState
 from rental.tenants.models import AuditEvent, Tenant
 from scheduler.models import Allocation, Request, Residence, Slice
+from scheduler.services.place import run_pass
 from tests.factories.rental import (
     MICRO,
     NOON,
@@ -31,9 +32,10 @@ from tests.factories.rental import (
 
 pytestmark = pytest.mark.django_db
 S = InstanceState
+LATER = NOON + seconds(60)
 
 
-def command(verb, instance, *, now=NOON + seconds(60), tenant_id=None, **rest):
+def command(verb, instance, *, now=LATER, tenant_id=None, **rest):
     return getattr(services, f"{verb}_instance")(
         tenant_id=tenant_id or instance.tenant_id,
         instance_id=instance.id,
@@ -55,7 +57,7 @@ def held_slices(instance):
     return Slice.objects.filter(allocation__instance_id=instance.id, released_at__isnull=True)
 
 
-def stopped(instance, *, now=NOON + seconds(60)):
+def stopped(instance, *, now=LATER):
     command("stop", instance, now=now)
     says(instance, "gone", now=now + seconds(2))
     return fresh(instance)
@@ -117,10 +119,6 @@ def test_a_queued_instance_is_taken_back_with_its_hold(market, tenant):
 
 def test_an_instance_placed_behind_our_back_is_stopped_on_its_node(market, tenant):
     (instance,) = order(tenant)
-    from scheduler.services.place import run_pass
-
-    from rental.instances import money
-
     run_pass(now=NOON, on_placed=lambda placed: money.open_placed(placed, now=NOON))
     assert fresh(instance).state == S.QUEUED
 

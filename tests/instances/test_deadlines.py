@@ -149,9 +149,7 @@ def test_a_stop_that_is_late_is_stopped_for_the_customer_and_told_to_the_operato
 
 def test_a_release_that_is_late_stays_and_is_told_to_the_operator(market, tenant):
     instance = make_running(tenant)
-    services.release_instance(
-        tenant_id=tenant.id, instance_id=instance.id, actor=PERSON, now=NOON
-    )
+    services.release_instance(tenant_id=tenant.id, instance_id=instance.id, actor=PERSON, now=NOON)
     late = NOON + timedelta(minutes=10)
     listen(since=LONG_AGO, until=late)
 
@@ -230,6 +228,16 @@ def test_the_earlier_of_two_timers_is_the_reason(market, tenant):
     passes.deadlines(now=NOON + seconds(99))
 
     assert fresh(instance).state_reason == {"code": "auto_stop"}
+
+
+def test_auto_stop_does_not_wait_for_a_start_to_end(market, tenant):
+    instance = make_late(tenant, "pulling")
+    set_timer(instance, auto_stop_at=NOON + seconds(10))
+
+    passes.deadlines(now=NOON + seconds(11))
+
+    assert fresh(instance).state_reason == {"code": "auto_stop"}
+    assert Run.objects.get(instance_id=instance.id).closed_at_tick == 0
 
 
 def test_a_timer_of_an_earlier_session_does_nothing(market, tenant):

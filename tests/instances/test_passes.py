@@ -1,4 +1,4 @@
-"""What happens to instances by itself: exits, failures, the end of money, lost nodes, lost marks."""
+"""What happens to instances by itself: exits, failures, the end of money, silence, lost marks."""
 
 from datetime import timedelta
 
