@@ -103,7 +103,8 @@ class Door:
         raise DoorStuck
 
     def stop(self) -> None:
-        self._thread.submit(connection.close)
+        # Not ``submit(connection.close)``: that would look up the calling thread's connection.
+        self._thread.submit(lambda: connection.close())
         self._thread.shutdown(wait=True)
 
     def _identify(self, credential: str) -> Identity | None:

@@ -49,8 +49,8 @@ def test_no_ack_before_the_commit_while_pulses_are_answered(agent, enrolled):
     with another_connection() as other, other.transaction():
         other.execute("LOCK TABLE billing_stretch IN ACCESS EXCLUSIVE MODE")
         agent.send(usage(enrolled.node, 1, run))
-        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name"
-        eventually(lambda: other.execute(f"{waits} = 'gateway-usage'").fetchone())
+        waits = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'billing_stretch'::regclass"
+        eventually(lambda: other.execute(waits).fetchone() is not None)
         for seq in range(5):
             agent.send(protocol.Pulse(node=str(enrolled.node), boot="boot-1", seq=seq))
             agent.take(protocol.PulseAck, seq=seq)
