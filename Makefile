@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST ?= $(BIN)/pytest
 # What an install is made of; a change of one of these installs again.
 DEMO_LOCKS := requirements/server.lock requirements/agent.lock requirements/embedded.lock
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --require-hashes --disable-pip-version-check
+INSTALL := $(BIN)/python requirements/install.py
 # Whatever needs no server must not find one either.
 NO_DATABASE := DATABASE_URL=postgresql://nobody@127.0.0.1:1/none REDIS_URL=redis://127.0.0.1:1/0
 
@@ -25,13 +25,13 @@ machine: ## say what this machine lacks
 $(VENV)/.demo: $(DEMO_LOCKS) | machine
 	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PY) -m venv $(VENV); }
 	@echo "installing (about 40 packages, once) …"
-	@$(PIP_INSTALL) $(addprefix -r ,$(DEMO_LOCKS))
+	@$(INSTALL) $(DEMO_LOCKS)
 	@touch $@
 
 $(VENV)/.ok: requirements/dev.lock | machine
 	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PY) -m venv $(VENV); }
 	@echo "installing with the tools of development (about 100 packages, once) …"
-	@$(PIP_INSTALL) -r requirements/dev.lock
+	@$(INSTALL) requirements/dev.lock
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## run everything on this machine, with logins, money and two agents
