@@ -60,14 +60,13 @@ def test_cutting_a_key_down_twice_is_cutting_it_once(scopes, role):
 
 
 @given(st.text(max_size=20))
-def test_any_other_text_is_no_scope(text):
+def test_any_text_is_a_scope_of_some_verbs_or_unknown(text):
     try:
         verbs = verbs_of_scope(text)
-    except UnknownScope as refusal:
-        assert refusal.scope == text
-    else:
-        assert verbs
-        assert verbs <= VERBS
+    except UnknownScope:
+        return
+    assert verbs
+    assert verbs <= VERBS
 
 
 @pytest.mark.parametrize(
