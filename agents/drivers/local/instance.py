@@ -179,7 +179,6 @@ class Instance:
         self.ending = asyncio.Event()
         self.exit_code = 0
         self.sessions = Sessions(spec["env"], spec["cwd"])
-        self._since = time.monotonic()
 
     async def run(self, sock: socket.socket, key: asyncssh.SSHKey) -> int:
         loop = asyncio.get_running_loop()
@@ -248,20 +247,27 @@ class Instance:
         """SIGTERM to all, SIGHUP to shells that only wait for a person, SIGKILL after the grace."""
         container = self.spec["container"]
         deadline = time.monotonic() + max(0.0, self.spec["grace_s"] - 1)
-        for pid in processes.members(container, self.uid):
-            _signal(pid, signal.SIGTERM)
-        while time.monotonic() < deadline:
+        told: set[int] = set()
+        while True:
             left = list(processes.members(container, self.uid))
-            if not left:
+            # Again for each newcomer: it may have been born while the others were told.
+            for pid in set(left) - told:
+                _signal(pid, signal.SIGTERM)
+            told.update(left)
+            if not left or time.monotonic() >= deadline:
                 break
-            for pid in left:
-                is_idle_shell = pid in self.sessions.shells and not any(
-                    other != pid and processes.session_of(other) == pid for other in left
-                )
-                if is_idle_shell:
-                    _signal(pid, signal.SIGHUP)
+            for pid in self._idle_shells(left):
+                _signal(pid, signal.SIGHUP)
             await asyncio.sleep(POLL_S)
         processes.end_members(container, self.uid)
+
+    def _idle_shells(self, left: list[int]) -> list[int]:
+        return [
+            pid
+            for pid in left
+            if pid in self.sessions.shells
+            and not any(other != pid and processes.session_of(other) == pid for other in left)
+        ]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
