@@ -8,7 +8,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from config import views
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("", views.show_landing, name="landing"),
+    path("", include("rental.web.urls")),
     path("healthz", views.show_health, name="health"),
     path("readyz", views.show_readiness, name="readiness"),
     path("admin/", admin.site.urls),

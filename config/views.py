@@ -1,17 +1,11 @@
-"""The pages that belong to no room: the landing page and what a load balancer asks."""
+"""What a load balancer asks."""
 
 import structlog
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 log = structlog.get_logger()
-
-
-@require_safe
-def show_landing(request: HttpRequest) -> HttpResponse:
-    return render(request, "landing.html")
 
 
 @require_safe

@@ -275,9 +275,16 @@ def test_a_narrow_key_may_what_its_scopes_may_and_nothing_else(world, ours):
 EDITABLE = {
     "account.EmailAddress",
     "mfa.Authenticator",
+    "rental.Image",
+    "rental.Offer",
+    "scheduler.GpuModel",
+    "scheduler.Region",
+    "scheduler.Zone",
     "tenants.StaffRole",
     "tenants.User",
 }
+# Their "add" page calls the service that makes one; nothing is changed or deleted by hand.
+ADDED_BY_SERVICE = {"scheduler.EnrolmentToken", "tenants.Tenant"}
 
 
 def registered():
@@ -295,27 +302,28 @@ def test_in_the_admin_money_and_state_are_read_only_even_for_the_superuser():
     found = {
         label
         for label, page in registered().items()
-        if page.has_add_permission(request)
+        if (page.has_add_permission(request) and label not in ADDED_BY_SERVICE)
         or page.has_change_permission(request)
         or page.has_delete_permission(request)
     }
     assert found <= EDITABLE, "list them here, or lock them in their admin"
-    assert EDITABLE <= registered().keys()
 
 
 def test_nobody_but_staff_opens_an_admin_page(world, ours):
     member = make_member(world.tenant, Role.OWNER)
-    for client in (Client(), Client()):
-        if client is not None:
-            before = snapshot()
-            for route, _callback in routes(get_resolver("config.urls").url_patterns):
-                if not route.startswith(ADMIN):
+    signed_in = Client()
+    signed_in.force_login(member, backend="django.contrib.auth.backends.ModelBackend")
+    before = snapshot()
+    for client in (Client(), signed_in):
+        for route, _callback in routes(get_resolver("config.urls").url_patterns):
+            if not route.startswith(ADMIN):
+                continue
+            url = "/" + re.sub(r"<[^>]+>|\(\?P<[^)]*\)|[\^$]", "x", route)
+            for method in ("get", "post"):
+                response = getattr(client, method)(url)
+                if route in {"admin/login/", "admin/logout/"}:
                     continue
-                url = "/" + re.sub(r"<[^>]+>|\(\?P<[^)]*\)|[\^$]", "x", route)
-                for method in ("get", "post"):
-                    response = getattr(client, method)(url)
-                    assert response.status_code in {302, 301, 403, 404, 405, 200}, url
-                    if response.status_code == 200:
-                        assert route in {"admin/login/", "admin/jsi18n/"}, url
-            assert snapshot() == before
-            client.force_login(member, backend="django.contrib.auth.backends.ModelBackend")
+                assert response.status_code in {302, 403, 404, 405}, f"{method} {url}"
+                if response.status_code == 302:
+                    assert "/login/" in response["Location"], url
+    assert snapshot() == before
