@@ -96,7 +96,9 @@ WHERE r.tenant_id = ANY(%(tenants)s) AND NOT r.settled AND r.closed_at IS NOT NU
 """
 
 
-def _shards(tenant_ids: Iterable[uuid.UUID] | None, *, only_closed: bool) -> list[list[uuid.UUID]]:
+def plan_shards(
+    tenant_ids: Iterable[uuid.UUID] | None = None, *, only_closed: bool = False
+) -> list[list[uuid.UUID]]:
     """Group tenants with unsettled runs, in order of id, so that a shard has about SHARD_RUNS."""
     condition = "AND closed_at IS NOT NULL" if only_closed else ""
     chosen = "" if tenant_ids is None else "AND tenant_id = ANY(%(tenants)s)"
@@ -124,12 +126,12 @@ def settle(*, now: datetime, tenant_ids: Iterable[uuid.UUID] | None = None) -> i
 
     A shard that fails is logged and left to the next pass; the others go on.
     """
-    return _settle_shards(_shards(tenant_ids, only_closed=False), now=now)
+    return _settle_shards(plan_shards(tenant_ids), now=now)
 
 
 def settle_closed(*, now: datetime) -> int:
     """Settle the tenants that have closed runs which are not settled yet."""
-    return _settle_shards(_shards(None, only_closed=True), now=now)
+    return _settle_shards(plan_shards(only_closed=True), now=now)
 
 
 def _settle_shards(shards: Sequence[Sequence[uuid.UUID]], *, now: datetime) -> int:
