@@ -29,7 +29,6 @@ from rental.instances.notices import level_balance_notices
 from rental.instances.states import ALLOWANCE, COMING_UP, InstanceState
 from rental.records.audit import SYSTEM, record_event
 from rental.records.ids import to_text
-from rental.records.periodic import slot_of, take_slot
 from scheduler.models import Allocation, LivenessStatus, NodeLiveness, Residence
 from scheduler.services import allocations
 from scheduler.services.liveness import is_listening
@@ -40,7 +39,6 @@ log = structlog.get_logger()
 S = InstanceState
 
 BATCH = 500
-COMPARE_EVERY = timedelta(minutes=5)
 # States in which a node is waited for: their deadlines count only while it can be heard.
 WAITS_FOR_NODE = (*COMING_UP, S.STOPPING, S.RELEASING, S.MIGRATING)
 # What a stop timer ends; what waits in the queue is ended as soon as it is placed.
@@ -69,8 +67,8 @@ def place(*, now: datetime) -> PassResult:
 
 def sync(*, now: datetime) -> int:
     """
-    Level the instances whose allocation or run was marked from below, then the notices; every
-    5 minutes, everything. Returns how many were levelled.
+    Level the instances whose allocation or run was marked from below, then the notices. Returns
+    how many marks there were.
 
     A mark is deleted after its instance was levelled, and only if nobody has written it again
     since it was read (``xmin`` tells): a change is never lost, a crash only repeats work. Marks
@@ -82,8 +80,6 @@ def sync(*, now: datetime) -> int:
     levelled += _sync_marks("billing_rundirty", "run_id", _instances_of_runs, now=now)
     _each(_level_one, _nothing_left(), now=now)
     level_balance_notices(now=now)
-    if _is_time_to_compare(now=now):
-        compare_everything(now=now)
     return levelled
 
 
@@ -134,18 +130,13 @@ def _instances_of_runs(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, uuid.UUID]:
     return dict(Run.objects.filter(pk__in=list(ids)).values_list("pk", "instance_id"))
 
 
-@transaction.atomic
-def _is_time_to_compare(*, now: datetime) -> bool:
-    return take_slot(name="instances.compare", slot=slot_of(now, every=COMPARE_EVERY))
-
-
 # --- compare
 
 
 def compare_everything(*, now: datetime) -> int:
     """
     Level every instance that may have to move, whoever marked it or did not; then check the
-    table of states against the runs. This is what makes every mark and hint a mere hint.
+    table of states against the runs. Every 5 minutes: it makes every mark and hint a mere hint.
     """
     resting = (S.STOPPED, S.FAILED, S.RECYCLED, S.DELETED)
     ids = list(

@@ -233,18 +233,15 @@ def test_a_stopped_instance_keeps_no_notice(market, tenant):
 def test_without_marks_the_comparison_finds_everything(market, tenant):
     (instance,) = order(tenant)
     passes.place(now=NOON)
-    says(instance, "running", now=NOON, sync=False)
-    AllocationDirty.objects.all().delete()
+    for phase, state in [("running", S.RUNNING), ("exited", S.STOPPING), ("gone", S.STOPPED)]:
+        before = fresh(instance).state
+        says(instance, phase, now=NOON, sync=False)
+        AllocationDirty.objects.all().delete()
 
-    passes.sync(now=NOON)  # the first sync of a five-minute slot compares everything
-    assert fresh(instance).state == S.RUNNING
-
-    says(instance, "exited", now=NOON + seconds(1), sync=False, exit_code=0)
-    AllocationDirty.objects.all().delete()
-    passes.sync(now=NOON + seconds(2))
-    assert fresh(instance).state == S.RUNNING, "not marked, and not time to compare"
-    passes.sync(now=NOON + timedelta(minutes=5))
-    assert fresh(instance).state == S.STOPPING
+        passes.sync(now=NOON)
+        assert fresh(instance).state == before, "nobody marked it"
+        passes.compare_everything(now=NOON)
+        assert fresh(instance).state == state
 
 
 def test_a_mark_is_gone_when_its_instance_is_level(market, tenant):

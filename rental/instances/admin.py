@@ -1,0 +1,102 @@
+"""The operator's pages for instances: read, and stop or release through the services."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+from unfold.admin import TabularInline
+
+from rental.instances import services
+from rental.instances.errors import InstanceError
+from rental.instances.models import Endpoint, Instance, Notice, Operation
+from rental.records.admin import ReadOnlyAdmin
+from rental.tenants.admin import staff_actor
+from rental.tenants.models import User
+
+
+class _RowsInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class EndpointInline(_RowsInline):
+    model = Endpoint
+    fields = readonly_fields = ("kind", "host", "port", "user", "opened_at")
+
+
+class OperationInline(_RowsInline):
+    model = Operation
+    fields = readonly_fields = ("kind", "state", "generation", "created_at", "finished_at")
+
+
+class NoticeInline(_RowsInline):
+    model = Notice
+    fields = readonly_fields = ("kind", "threshold_s", "at", "deadline", "withdrawn_at")
+
+
+@admin.register(Instance)
+class InstanceAdmin(ReadOnlyAdmin):
+    list_display = ("name", "tenant", "state", "health", "offer", "market", "state_at")
+    list_filter = ("state", "health", "market", "region")
+    list_select_related = ("tenant", "offer")
+    search_fields = ("name", "slug", "tenant__slug", "id")
+    # What a customer hands to his program is his; support does not need it to help.
+    exclude = ("env", "command")
+    inlines = (EndpointInline, OperationInline, NoticeInline)
+    actions = ("stop", "release")
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        return cast(User, request.user).has_staff_verb("rental:write")
+
+    @admin.action(description=_("Stop; the disk is kept"), permissions=["manage"])
+    def stop(self, request: HttpRequest, queryset: QuerySet[Instance]) -> None:
+        self._each(request, queryset, services.stop_instance)
+
+    @admin.action(description=_("Release; the disk is wiped"), permissions=["manage"])
+    def release(self, request: HttpRequest, queryset: QuerySet[Instance]) -> None:
+        self._each(request, queryset, services.release_instance)
+
+    def _each(
+        self,
+        request: HttpRequest,
+        instances: QuerySet[Instance],
+        command: Callable[..., Instance],
+    ) -> None:
+        """One transaction for each: one that is refused is named and stops no other."""
+        now, actor, done = timezone.now(), staff_actor(request), 0
+        for instance in instances.order_by("pk"):
+            try:
+                command(tenant_id=instance.tenant_id, instance_id=instance.pk, actor=actor, now=now)
+            except InstanceError as error:
+                self.message_user(request, f"{instance}: {error}", messages.WARNING)
+            else:
+                done += 1
+        text = ngettext("%d instance was changed.", "%d instances were changed.", done) % done
+        self.message_user(request, text, messages.SUCCESS)
+
+
+@admin.register(Operation)
+class OperationAdmin(ReadOnlyAdmin):
+    list_display = ("id", "instance", "kind", "state", "created_at", "finished_at")
+    list_filter = ("kind", "state")
+    list_select_related = ("instance",)
+    search_fields = ("instance__slug", "instance__id")
+
+
+@admin.register(Notice)
+class NoticeAdmin(ReadOnlyAdmin):
+    list_display = ("instance", "kind", "threshold_s", "at", "deadline", "withdrawn_at")
+    list_filter = ("kind", "threshold_s")
+    list_select_related = ("instance",)
+    search_fields = ("instance__slug", "instance__id")
