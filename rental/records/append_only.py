@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import pgtrigger
+from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.db import models
 
@@ -45,6 +46,4 @@ class AppendOnly(models.Model):
 
 def append_only_models() -> list[type[models.Model]]:
     """Return every installed concrete model that is marked append-only."""
-    from django.apps import apps
-
     return [model for model in apps.get_models() if getattr(model, "append_only", False)]
