@@ -279,6 +279,7 @@ class Hello(Message, tag="hello", kw_only=True):
     control_epoch: int
     node_version: int
     facts: Facts
+    sent_ms: int = 0
     phases: list[Phase] = []
     unknown: list[Unknown] = []
     residences: list[ResidenceFact] = []

@@ -176,7 +176,14 @@ class Reporter:
             return said
         if now.boot_ms >= talk.pulse_at:
             talk.pulse_at = now.boot_ms + int(self._beat.pulse * 1000)
-            said.append(Pulse(node=self.node_id, boot=now.boot, seq=now.boot_ms // 100))
+            said.append(
+                Pulse(
+                    node=self.node_id,
+                    boot=now.boot,
+                    seq=now.boot_ms // 100,
+                    sent_ms=now.boot_ms,
+                )
+            )
         if talk.is_welcome:
             said += self._phases(talk, now)
             said += self._usage(talk, now)
@@ -216,6 +223,7 @@ class Reporter:
             node=self.node_id,
             boot=now.boot,
             seq=node.spool.read_fact("usage_seq"),
+            sent_ms=now.boot_ms,
             oldest_version=OLDEST_VERSION,
             newest_version=VERSION,
             control_epoch=desired.control_epoch if desired else 0,
@@ -305,7 +313,9 @@ class Reporter:
                 if taken is None:
                     break
                 seq, runs = taken
-                said.append(Usage(node=self.node_id, boot=now.boot, seq=seq, runs=runs))
+                said.append(
+                    Usage(node=self.node_id, boot=now.boot, seq=seq, sent_ms=now.boot_ms, runs=runs)
+                )
             self.node.usage_is_due = False
         except SpoolError as error:
             # Nothing is sent that is not kept; the counters are cumulative, so it only comes later.

@@ -17,6 +17,7 @@ from rental.gateway.door import DoorStuck, digest_of
 from rental.gateway.facts import Fact
 from rental.gateway.links import CloseCode, Goodbye, Link
 from rental.gateway.process import Gateway
+from rental.gateway.transit import add_age
 from rental.gateway.usage import Frame
 from scheduler.services.liveness import Pulse
 
@@ -144,6 +145,9 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels i
         if node_id is None:
             raise BadFrame("foreign_node", "not a node of this agent", node=message.node)
         received_at = self.gateway.clock.now()
+        held_up_ms = 0
+        if isinstance(message, protocol.Hello | protocol.Pulse | protocol.Usage):
+            held_up_ms = link.transit.held_up_ms(sent_ms=message.sent_ms, received_at=received_at)
         if isinstance(message, protocol.Hello):
             self._welcome(link, node_id, message)
             self.gateway.facts.put(Fact(link, node_id, message, received_at))
@@ -159,7 +163,8 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels i
             case protocol.Phase():
                 self.gateway.facts.put(Fact(link, node_id, message, received_at))
             case protocol.Usage():
-                self.gateway.usage.put(Frame(link, node_id, message, received_at))
+                usage = add_age(message, held_up_ms)
+                self.gateway.usage.put(Frame(link, node_id, usage, received_at))
             case protocol.Samples():
                 pass  # charts come with the faces; until then they are counted and let go
 

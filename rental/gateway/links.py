@@ -11,6 +11,7 @@ import msgspec
 
 from agents import protocol
 from rental.gateway import metrics
+from rental.gateway.transit import Transit
 
 # An agent that lets this many messages pile up has stopped reading.
 OUTBOX_LIMIT = 2_000
@@ -64,6 +65,7 @@ class Link:
     # (control_epoch, node_version) of the last desired set sent for each node.
     sent: dict[uuid.UUID, tuple[int, int]] = field(default_factory=dict)
     is_closing: bool = False
+    transit: Transit = field(default_factory=Transit)
 
     def send(self, message: protocol.Down) -> None:
         self._put(_encoder.encode(message).decode())
