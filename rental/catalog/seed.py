@@ -39,10 +39,10 @@ def seed_catalog(*, now: datetime) -> Seeded:
     """Make the regions, zones, GPU models, images, offers and first prices that are missing."""
     made: Counter[str] = Counter()
     for region in read("regions")["region"]:
-        row, is_new = Region.objects.get_or_create(code=region["code"])
+        place, is_new = Region.objects.get_or_create(code=region["code"])
         made["regions"] += is_new
         for zone in region["zones"]:
-            made["zones"] += Zone.objects.get_or_create(code=zone, defaults={"region": row})[1]
+            made["zones"] += Zone.objects.get_or_create(code=zone, defaults={"region": place})[1]
     for model in read("gpu_models")["gpu_model"]:
         key = {"name": model.pop("name"), "memory_mib": model.pop("memory_mib")}
         model["fp16_tflops"] = Decimal(str(model["fp16_tflops"]))
@@ -53,10 +53,10 @@ def seed_catalog(*, now: datetime) -> Seeded:
         code = image.pop("code")
         made["images"] += Image.objects.get_or_create(code=code, defaults=image)[1]
     for offer, price in offers():
-        row, is_new = Offer.objects.get_or_create(code=offer.pop("code"), defaults=offer)
+        sold, is_new = Offer.objects.get_or_create(code=offer.pop("code"), defaults=offer)
         made["offers"] += is_new
-        for market in row.markets:
-            made["prices"] += _publish_once(key=price_key(row, market), price=price, now=now)
+        for market in sold.markets:
+            made["prices"] += _publish_once(key=price_key(sold, market), price=price, now=now)
     return Seeded(+made)
 
 

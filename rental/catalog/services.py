@@ -21,11 +21,19 @@ from rental.catalog.errors import (
     UnknownQuote,
 )
 from rental.catalog.models import Image, Isolation, Offer, Quote, SliceKind
+from scheduler.core.shapes import Mode
 from scheduler.models import GpuModel
 from scheduler.services.requests import Shape
 
 MOST_INSTANCES = 20
 QUOTE_LASTS = timedelta(minutes=10)
+# What the scheduler calls the slice that an offer sells; a constraint of Offer keeps to these.
+MODES: dict[tuple[str, str], Mode] = {
+    (SliceKind.WHOLE, Isolation.WHOLE): "whole",
+    (SliceKind.MIG, Isolation.HARDWARE): "mig",
+    (SliceKind.SHARE, Isolation.TENANT): "share_tenant",
+    (SliceKind.SHARE, Isolation.SHARED): "share_shared",
+}
 # Measured and shown from the first day, charged when the operator prices them.
 NOT_PRICED_YET = ("storage", "egress")
 
@@ -84,9 +92,7 @@ def capability_of(model: GpuModel) -> int:
 
 def shape_of(offer: Offer) -> Shape:
     """Return what the scheduler is asked to place for one instance of the offer."""
-    mode = offer.slice
-    if offer.slice == SliceKind.SHARE:
-        mode = "share_shared" if offer.isolation == Isolation.SHARED else "share_tenant"
+    mode = MODES[offer.slice, offer.isolation]
     return Shape(
         gpu_models=((offer.gpu_model_name, offer.gpu_memory_mib),),
         mode=mode,

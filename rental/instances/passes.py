@@ -57,8 +57,9 @@ def place(*, now: datetime) -> PassResult:
         money.open_placed(items, now=now)
 
     result = run_pass(now=now, on_placed=on_placed)
-    decided = [*result.placed, *result.expired]
-    _each(_level_one, [item.instance_id for item in decided], now=now)
+    decided = [item.instance_id for item in result.placed]
+    decided += [item.instance_id for item in result.expired]
+    _each(_level_one, decided, now=now)
     return result
 
 

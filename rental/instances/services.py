@@ -5,7 +5,6 @@ Each is one transaction. Lock order: wallet, instance, request and allocation, n
 command first levels the instance with what has happened meanwhile, so that it decides on facts.
 """
 
-import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,17 +17,13 @@ from django.db import transaction
 from billing.services import holds, runs, wallets
 from rental.catalog import services as catalog
 from rental.catalog.models import Image, Offer
-from rental.instances import money, naming, operations
+from rental.instances import money, naming, operations, orders
 from rental.instances.errors import (
-    BadOrder,
     GenerationMismatch,
     InstanceLocked,
     InstanceProtected,
     NotPossibleNow,
-    TenantNotActive,
     UnknownInstance,
-    UnknownProject,
-    UnknownSshKey,
 )
 from rental.instances.facts import disks_are_on, read_facts
 from rental.instances.level import cancel_wait, end_session, level, locked_instance, release
@@ -44,19 +39,13 @@ from rental.instances.tasks import place, sync
 from rental.records.audit import Actor, record_event
 from rental.records.hints import hint
 from rental.records.ids import new_id, to_text
-from rental.tenants.models import Project, SshKey, Tenant
+from rental.tenants.models import Project
 from scheduler.services import allocations
-from scheduler.services.requests import Shape, cancel_request, open_request
+from scheduler.services.requests import cancel_request, open_request
 
 log = structlog.get_logger()
 S = InstanceState
 
-NAME_LENGTH = 64
-MOST_ENV = 100
-MOST_TEXT = 16_384  # characters of a command or an environment; it travels in every desired set
-ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# Never from a customer: they would load his code into, or widen the devices of, the runtime.
-FORBIDDEN_ENV = ("LD_", "NVIDIA_", "CUDA_MPS_")
 # Locks under which nothing may be started; stopping and releasing stay possible.
 LOCKS_AGAINST_START = frozenset({"financial", "security", "maintenance", "operator"})
 
@@ -106,10 +95,10 @@ def create_instances(
             price=price,
             now=now,
         )
-    _check_tenant(tenant_id)
-    project = _project(tenant_id, project_id)
-    _check_ssh_keys(tenant_id, ssh_key_ids)
-    _check_command(command, env or {})
+    orders.check_tenant(tenant_id)
+    project = orders.find_project(tenant_id, project_id)
+    orders.check_ssh_keys(tenant_id, ssh_key_ids)
+    orders.check_command(command, env or {})
 
     wallets.lock_wallet(tenant_id=tenant_id, now=now)
     made = [
@@ -127,7 +116,7 @@ def create_instances(
             actor=actor,
             now=now,
         )
-        for one_name in _names(name, count)
+        for one_name in orders.names_of(name, count)
     ]
     for instance in made:
         _audit(instance, "instance.created", actor=actor, request_id=request_id, now=now)
@@ -164,7 +153,7 @@ def _create_one(
         market=market,
         price_key=catalog.price_key(offer, market),
         region=offer.region,
-        shape=_as_stored(catalog.shape_of(offer)),
+        shape=orders.stored_shape(catalog.shape_of(offer)),
         disk_mib=offer.disk_mib,
         command=command,
         env=env,
@@ -184,7 +173,7 @@ def _ask_for_a_place(instance: Instance, *, now: datetime) -> None:
         request_id=new_id(),
         tenant_id=instance.tenant_id,
         instance_id=instance.id,
-        shape=_as_shape(instance.shape),
+        shape=orders.shape_of(instance.shape),
         market=instance.market,
         region=instance.region,
         spec=build_spec(instance),
@@ -270,7 +259,7 @@ def start_instance(
     state = S(instance.state)
     if state not in (S.STOPPED, S.FAILED):
         raise NotPossibleNow(verb="start", state=state)
-    _check_tenant(tenant_id)
+    orders.check_tenant(tenant_id)
     _check_locks(instance, verb="start")
     price = catalog.current_price(offer=instance.offer, market=instance.market, now=now).price
     before = _as_audited(instance)
@@ -395,7 +384,7 @@ def rename_instance(
     :raises BadOrder: if the name cannot be used
     :raises NotPossibleNow: if it is deleted
     """
-    name = _clean_name(name)
+    name = orders.clean_name(name)
     instance = Instance.objects.of(tenant_id).locked().filter(pk=instance_id).first()
     if instance is None:
         raise UnknownInstance(instance_id)
@@ -452,78 +441,6 @@ def _check_locks(instance: Instance, *, verb: str) -> None:
     locks = sorted(LOCKS_AGAINST_START.intersection(instance.locks))
     if locks:
         raise InstanceLocked(verb=verb, locks=locks)
-
-
-def _check_tenant(tenant_id: uuid.UUID) -> None:
-    status = Tenant.objects.filter(pk=tenant_id).values_list("status", flat=True).first()
-    if status != "active":
-        raise TenantNotActive(tenant_id)
-
-
-def _project(tenant_id: uuid.UUID, project_id: uuid.UUID | None) -> Project:
-    projects = Project.objects.of(tenant_id)
-    wanted = (
-        projects.filter(is_default=True) if project_id is None else projects.filter(pk=project_id)
-    )
-    project = wanted.first()
-    if project is None:
-        raise UnknownProject(project_id)
-    return project
-
-
-def _check_ssh_keys(tenant_id: uuid.UUID, key_ids: Sequence[uuid.UUID]) -> None:
-    known = set(
-        SshKey.objects.of(tenant_id).live().filter(pk__in=key_ids).values_list("pk", flat=True)
-    )
-    for key_id in key_ids:
-        if key_id not in known:
-            raise UnknownSshKey(key_id)
-
-
-def _check_command(command: Sequence[str], env: dict[str, str]) -> None:
-    if sum(len(word) for word in command) > MOST_TEXT or any("\0" in word for word in command):
-        raise BadOrder("command", f"at most {MOST_TEXT} characters, none of them NUL")
-    if len(env) > MOST_ENV or sum(len(k) + len(v) for k, v in env.items()) > MOST_TEXT:
-        raise BadOrder("env", f"at most {MOST_ENV} variables and {MOST_TEXT} characters")
-    for key, value in env.items():
-        if not ENV_NAME.fullmatch(key) or "\0" in value:
-            raise BadOrder("env", f"{key[:40]!r} is not a usable variable")
-        if key.upper().startswith(FORBIDDEN_ENV):
-            raise BadOrder("env", f"{key[:40]!r} is set by the node alone")
-
-
-def _names(name: str | None, count: int) -> list[str]:
-    if name is None:
-        return [naming.make_name() for _ in range(count)]
-    clean = _clean_name(name)
-    if count == 1:
-        return [clean]
-    return [f"{clean[: NAME_LENGTH - 3]}-{n}" for n in range(1, count + 1)]
-
-
-def _clean_name(name: str) -> str:
-    clean = " ".join(name.split())
-    if not clean or len(clean) > NAME_LENGTH or not clean.isprintable():
-        raise BadOrder("name", f"1 to {NAME_LENGTH} printable characters")
-    return clean
-
-
-def _as_stored(shape: Shape) -> dict[str, Any]:
-    return {
-        "gpu_models": [list(pair) for pair in shape.gpu_models],
-        "mode": shape.mode,
-        "count": shape.count,
-        "tenths": shape.tenths,
-        "vram_mib": shape.vram_mib,
-        "cpu_milli": shape.cpu_milli,
-        "ram_mib": shape.ram_mib,
-        "disk_mib": shape.disk_mib,
-    }
-
-
-def _as_shape(stored: dict[str, Any]) -> Shape:
-    pairs = tuple((name, memory_mib) for name, memory_mib in stored["gpu_models"])
-    return Shape(**{**stored, "gpu_models": pairs})
 
 
 def _as_audited(instance: Instance) -> dict[str, Any]:
