@@ -113,15 +113,22 @@ class RunMeter:
             changed.append(replace(current))
         return changed
 
-    def stop(self, *, now: Instant, traffic: Traffic | None = None) -> list[Stretch]:
-        """We end the container now: the tick in which that happens counts."""
-        return self._finish(self.age_ms(now) if now.boot == self.boot else None, traffic)
+    def stop(self, *, now: Instant, last_tick: int | None = None) -> list[Stretch]:
+        """
+        We end the container now: the tick in which that happens counts.
 
-    def lose(self, *, traffic: Traffic | None = None) -> list[Stretch]:
+        :param last_tick: where the run was to end: that we came late starts no further tick
+        """
+        age = self.age_ms(now) if now.boot == self.boot else None
+        if age is not None and last_tick is not None:
+            age = min(age, last_tick * TICK_MS)
+        return self._finish(age)
+
+    def lose(self) -> list[Stretch]:
         """The container was found ended: the tick in which it was last seen alive counts."""
-        return self._finish(self.seen_ms - self.ready_ms, traffic)
+        return self._finish(self.seen_ms - self.ready_ms)
 
-    def _finish(self, age: int | None, traffic: Traffic | None) -> list[Stretch]:
+    def _finish(self, age: int | None) -> list[Stretch]:
         if self.is_over:
             return []
         self.is_over = True
@@ -130,9 +137,6 @@ class RunMeter:
             return []
         if age is not None:
             current.until_tick = max(current.until_tick, _ceil(age))
-        if traffic is not None:
-            current.net_out = max(current.net_out, traffic.net_out - current.base.net_out)
-            current.net_in = max(current.net_in, traffic.net_in - current.base.net_in)
         return [replace(current)]
 
 

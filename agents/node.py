@@ -534,7 +534,9 @@ class Node:
         self._ending[action.container] = now.boot_ms
         meter = self.meters.get(sight.run)
         if meter is not None:
-            self._end_run(meter, meter.stop(now=now))
+            order = next((o for o in self.orders if o.run == sight.run), None)
+            last_tick = None if order is None else order.stop_at_tick
+            self._end_run(meter, meter.stop(now=now, last_tick=last_tick))
         self._reach(sight, "stopping", now, reason=action.reason)
 
     async def _update(self, action: reconcile.Update) -> None:

@@ -6,6 +6,8 @@ connection may speak for several) except ``Welcome``. Unknown fields are ignored
 may be a version ahead; the handshake settles which version is spoken.
 
 Ages are measured by the node's CLOCK_BOOTTIME, in milliseconds before the message was sent.
+``sent_ms`` is that clock at the sending (0: not said), by which the gateway sees that a frame was
+held up on its way, and by how much its ages have grown.
 Source: docs/adr/0003-agent-protocol.md, DESIGN §6 and §7.
 """
 
@@ -294,6 +296,7 @@ class Pulse(Message, tag="pulse", kw_only=True):
     node: str
     boot: str
     seq: int
+    sent_ms: int = 0
 
 
 class Stretch(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -328,6 +331,7 @@ class Usage(Message, tag="usage", kw_only=True):
     node: str
     boot: str
     seq: int
+    sent_ms: int = 0
     runs: list[RunReport] = []
 
 

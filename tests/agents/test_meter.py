@@ -45,6 +45,12 @@ def test_the_tick_in_which_we_end_it_counts(clock, age, until):
     assert meter.stop(now=clock.now()) == []
 
 
+def test_coming_late_to_the_last_tick_starts_no_further_one(clock):
+    meter = begin(clock)
+    clock.advance(6_020)
+    assert meter.stop(now=clock.now(), last_tick=1)[0].until_tick == 1
+
+
 @pytest.mark.parametrize(("seen", "until"), [(0, 0), (1, 1), (6_000, 1), (7_000, 2)])
 def test_found_ended_counts_to_the_last_look_and_not_to_now(clock, seen, until):
     meter = begin(clock)
