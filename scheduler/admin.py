@@ -24,7 +24,7 @@ from scheduler.models import (
     GpuModel,
     Node,
     NodeLiveness,
-    Quarantine,
+    QuarantineEvent,
     Region,
     Request,
     Residence,
@@ -319,10 +319,17 @@ class ResidenceAdmin(ReadOnlyAdmin):
     search_fields = ("instance_id", "tenant__slug", "node__name")
 
 
-@admin.register(Quarantine)
+@admin.register(QuarantineEvent)
 class QuarantineAdmin(ReadOnlyAdmin):
     """Containers of ours that nobody ordered. They are never ended by themselves."""
 
-    list_display = ("allocation", "node", "incarnation", "alive", "first_seen_at", "last_seen_at")
+    list_display = (
+        "allocation_id",
+        "node",
+        "incarnation",
+        "alive",
+        "first_seen_at",
+        "last_seen_at",
+    )
     list_filter = ("alive",)
     list_select_related = ("node",)

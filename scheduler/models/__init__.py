@@ -3,7 +3,7 @@
 from scheduler.models.allocations import (
     Allocation,
     AllocationDirty,
-    Quarantine,
+    QuarantineEvent,
     Residence,
     ResidenceKind,
     ResidenceWant,
@@ -39,7 +39,7 @@ __all__ = [
     "Market",
     "Node",
     "NodeLiveness",
-    "Quarantine",
+    "QuarantineEvent",
     "Region",
     "Request",
     "RequestState",

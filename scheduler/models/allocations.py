@@ -1,6 +1,6 @@
 """What runs where: allocations, the slices and disks they hold, and what agents said of them."""
 
-import uuid
+from typing import Self
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import RangeOperators
@@ -12,6 +12,7 @@ from rental.records.ids import new_id
 from scheduler.fields import CellsField
 from scheduler.models.nodes import Gpu, Node
 from scheduler.models.requests import Request
+from scheduler.models.scoped import TenantQuerySet
 
 
 class Want(models.TextChoices):
@@ -20,11 +21,8 @@ class Want(models.TextChoices):
     GONE = "gone", _("gone")
 
 
-class AllocationQuerySet(models.QuerySet["Allocation"]):
-    def of(self, tenant_id: uuid.UUID) -> "AllocationQuerySet":
-        return self.filter(tenant_id=tenant_id)
-
-    def held(self) -> "AllocationQuerySet":
+class AllocationQuerySet(TenantQuerySet["Allocation"]):
+    def held(self) -> Self:
         """Those whose release is not confirmed: they still hold slices."""
         return self.filter(released_at=None)
 
@@ -140,6 +138,8 @@ class Slice(models.Model):
     created_at = models.DateTimeField(_("created at"))
     released_at = models.DateTimeField(_("released at"), null=True, blank=True)
 
+    objects = TenantQuerySet["Slice"].as_manager()
+
     class Meta:
         verbose_name = _("slice")
         verbose_name_plural = _("slices")
@@ -223,6 +223,8 @@ class Residence(models.Model):
     created_at = models.DateTimeField(_("created at"))
     wiped_at = models.DateTimeField(_("wiped at"), null=True, blank=True)
 
+    objects = TenantQuerySet["Residence"].as_manager()
+
     class Meta:
         verbose_name = _("residence")
         verbose_name_plural = _("residences")
@@ -267,21 +269,21 @@ class AllocationDirty(models.Model):
         verbose_name_plural = _("allocations to look at")
 
 
-class Quarantine(models.Model):
+class QuarantineEvent(models.Model):
     """
     Something of ours that a node runs and no desired set names. Reported, never ended.
 
-    ``allocation`` and ``instance`` are the agent's words, not keys: the rows may not exist.
+    The ids are the agent's words, not keys: the rows may not exist.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     node = models.ForeignKey(
         Node, models.PROTECT, related_name="quarantine", verbose_name=_("node")
     )
-    allocation = models.CharField(_("allocation"), max_length=64)
-    instance = models.CharField(_("instance"), max_length=64)
+    allocation_id = models.CharField(_("allocation"), max_length=64)
+    instance_id = models.CharField(_("instance"), max_length=64)
     incarnation = models.PositiveIntegerField(_("incarnation"))
-    run = models.CharField(_("run"), max_length=64, blank=True, default="")
+    run_id = models.CharField(_("run"), max_length=64, blank=True, default="")
     alive = models.BooleanField(_("alive"), default=True)
     first_seen_at = models.DateTimeField(_("first seen at"))
     last_seen_at = models.DateTimeField(_("last seen at"))
@@ -291,10 +293,10 @@ class Quarantine(models.Model):
         verbose_name_plural = _("containers in quarantine")
         constraints = [
             models.UniqueConstraint(
-                fields=["node", "allocation", "incarnation"],
+                fields=["node", "allocation_id", "incarnation"],
                 name="quarantine_names_a_container_once",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.allocation} on {self.node_id}"
+        return f"{self.allocation_id} on {self.node_id}"

@@ -1,6 +1,6 @@
 """What the scheduler is asked to place."""
 
-import uuid
+from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from scheduler.models.nodes import Node
 from scheduler.models.places import Region, Zone
+from scheduler.models.scoped import TenantQuerySet
 
 
 class RequestState(models.TextChoices):
@@ -30,11 +31,8 @@ class RequestMode(models.TextChoices):
     SHARE_SHARED = "share_shared", _("share with strangers")
 
 
-class RequestQuerySet(models.QuerySet["Request"]):
-    def of(self, tenant_id: uuid.UUID) -> "RequestQuerySet":
-        return self.filter(tenant_id=tenant_id)
-
-    def waiting(self) -> "RequestQuerySet":
+class RequestQuerySet(TenantQuerySet["Request"]):
+    def waiting(self) -> Self:
         return self.filter(state=RequestState.WAITING)
 
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 
-from scheduler.core.inventory import GpuState, Inventory, NodeState
+from scheduler.core.inventory import ALL_CELLS, GpuState, Inventory, NodeState
 from scheduler.core.placement import Ask
 from scheduler.core.shapes import Shape
 from scheduler.models import (
@@ -59,7 +59,7 @@ def _gpu_state(gpu: Gpu, sold: list[Slice]) -> GpuState:
     taken = 0
     for part in sold:
         for lower, upper in part.cells:
-            taken |= ((1 << (upper - lower)) - 1) << lower
+            taken |= ((1 << (upper - lower)) - 1) << lower & ALL_CELLS
     first = sold[0] if sold else None
     return GpuState(
         id=gpu.id,

@@ -20,7 +20,7 @@ from scheduler.errors import FrameRefused
 from scheduler.models import (
     Allocation,
     Node,
-    Quarantine,
+    QuarantineEvent,
     Residence,
     ResidenceWant,
     Want,
@@ -29,20 +29,6 @@ from scheduler.services.hardware import store_facts
 from scheduler.services.liveness import mark_dirty
 
 log = structlog.get_logger()
-
-PHASE_COLUMNS = (
-    "phase",
-    "phase_at",
-    "observed_incarnation",
-    "observed_seq",
-    "observed_spec_rev",
-    "exit_code",
-    "reason",
-    "detail",
-    "endpoints",
-    "progress",
-    "released_at",
-)
 
 # In these phases nothing can be reached any more.
 OVER = frozenset({"exited", "failed", "gone"})
@@ -158,7 +144,7 @@ def _lock_nodes(ids: set[uuid.UUID]) -> None:
 # --- phases
 
 
-def _sift(reports: Sequence[_Report]) -> tuple[list[_Report], list[Quarantine]]:
+def _sift(reports: Sequence[_Report]) -> tuple[list[_Report], list[QuarantineEvent]]:
     """
     Return what is news, and what runs though it should not.
 
@@ -166,7 +152,7 @@ def _sift(reports: Sequence[_Report]) -> tuple[list[_Report], list[Quarantine]]:
     at again under the lock.
     """
     known = Allocation.objects.in_bulk({report.allocation_id for report in reports})
-    strange: list[Quarantine] = []
+    strange: list[QuarantineEvent] = []
     news: list[_Report] = []
     for report in reports:
         allocation = known.get(report.allocation_id)
@@ -217,13 +203,58 @@ def _store_phases(reports: Sequence[_Report], locked: Mapping[uuid.UUID, Allocat
         if _is_release(report, allocation):
             allocation.released_at = report.received_at
             released.append(allocation)
-    Allocation.objects.bulk_update(changed.values(), PHASE_COLUMNS)
+    _write_phases(list(changed.values()))
     _give_back(released)
+
+
+def _write_phases(allocations: Sequence[Allocation]) -> None:
+    """Write what was observed in one statement; Django's bulk_update takes ten times as long."""
+    if not allocations:
+        return
+    rows = [
+        {
+            "id": row.id,
+            "phase": row.phase,
+            "phase_at": row.phase_at,
+            "incarnation": row.observed_incarnation,
+            "seq": row.observed_seq,
+            "spec_rev": row.observed_spec_rev,
+            "exit_code": row.exit_code,
+            "reason": row.reason,
+            "detail": row.detail,
+            "endpoints": row.endpoints,
+            "progress": row.progress,
+            "released_at": row.released_at,
+        }
+        for row in allocations
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE scheduler_allocation AS row
+            SET phase = said.phase, phase_at = said.phase_at,
+                observed_incarnation = said.incarnation, observed_seq = said.seq,
+                observed_spec_rev = said.spec_rev, exit_code = said.exit_code,
+                reason = said.reason, detail = said.detail, endpoints = said.endpoints,
+                progress = said.progress, released_at = said.released_at
+            FROM jsonb_to_recordset(%s::jsonb) AS said (
+                id uuid, phase text, phase_at timestamptz, incarnation int, seq bigint,
+                spec_rev int, exit_code int, reason text, detail text, endpoints jsonb,
+                progress jsonb, released_at timestamptz)
+            WHERE row.id = said.id
+            """,
+            [msgspec.json.encode(rows).decode()],
+        )
+
+
+def _plain(text: str) -> str:
+    """Return the text without NUL, which PostgreSQL cannot store and a guest's output may hold."""
+    return text.replace("\0", "")
 
 
 def _store_phase(report: _Report, allocation: Allocation) -> None:
     phase = report.phase
-    at = report.received_at - timedelta(milliseconds=phase.age_ms)
+    at = report.received_at - timedelta(milliseconds=max(phase.age_ms, 0))
     steps = dict(allocation.progress.get("at", {}))
     if phase.incarnation > allocation.observed_incarnation:
         steps = {}
@@ -237,8 +268,8 @@ def _store_phase(report: _Report, allocation: Allocation) -> None:
     allocation.observed_seq = phase.seq
     allocation.observed_spec_rev = phase.spec_rev
     allocation.exit_code = phase.exit_code
-    allocation.reason = phase.reason[:64]
-    allocation.detail = phase.detail
+    allocation.reason = _plain(phase.reason)[:64]
+    allocation.detail = _plain(phase.detail)
     if phase.endpoints or phase.phase in OVER:
         allocation.endpoints = msgspec.to_builtins(phase.endpoints)
 
@@ -337,16 +368,16 @@ def _store_disks(residences: Sequence[Residence], reports: _DiskReports) -> None
 # --- quarantine
 
 
-def _quarantined_phase(report: _Report) -> list[Quarantine]:
+def _quarantined_phase(report: _Report) -> list[QuarantineEvent]:
     if report.phase.phase in OVER:
         return []  # it does not run
     return [
-        Quarantine(
+        QuarantineEvent(
             node_id=report.node_id,
-            allocation=str(report.allocation_id),
-            instance=report.phase.instance[:64],
+            allocation_id=str(report.allocation_id),
+            instance_id=report.phase.instance[:64],
             incarnation=report.phase.incarnation,
-            run=(report.phase.run or "")[:64],
+            run_id=(report.phase.run or "")[:64],
             alive=True,
             first_seen_at=report.received_at,
             last_seen_at=report.received_at,
@@ -354,14 +385,14 @@ def _quarantined_phase(report: _Report) -> list[Quarantine]:
     ]
 
 
-def _unknown(frame: Observed) -> list[Quarantine]:
+def _unknown(frame: Observed) -> list[QuarantineEvent]:
     return [
-        Quarantine(
+        QuarantineEvent(
             node_id=frame.node_id,
-            allocation=unknown.allocation[:64],
-            instance=unknown.instance[:64],
+            allocation_id=unknown.allocation[:64],
+            instance_id=unknown.instance[:64],
             incarnation=unknown.incarnation,
-            run=(unknown.run or "")[:64],
+            run_id=(unknown.run or "")[:64],
             alive=unknown.alive,
             first_seen_at=frame.received_at,
             last_seen_at=frame.received_at,
@@ -370,27 +401,27 @@ def _unknown(frame: Observed) -> list[Quarantine]:
     ]
 
 
-def _quarantine(rows: Sequence[Quarantine]) -> None:
+def _quarantine(rows: Sequence[QuarantineEvent]) -> None:
     """Report containers that nobody ordered. They are left alone."""
-    newest = {(row.node_id, row.allocation, row.incarnation): row for row in rows}
-    Quarantine.objects.bulk_create(
+    newest = {(row.node_id, row.allocation_id, row.incarnation): row for row in rows}
+    QuarantineEvent.objects.bulk_create(
         [newest[key] for key in sorted(newest)],
         update_conflicts=True,
-        unique_fields=["node", "allocation", "incarnation"],
-        update_fields=["instance", "run", "alive", "last_seen_at"],
+        unique_fields=["node", "allocation_id", "incarnation"],
+        update_fields=["instance_id", "run_id", "alive", "last_seen_at"],
     )
     for row in newest.values():
         log.warning(
             "container.unknown",
             node=str(row.node_id),
-            allocation=row.allocation,
-            instance=row.instance,
+            allocation=row.allocation_id,
+            instance=row.instance_id,
             incarnation=row.incarnation,
         )
 
 
 def _close_quarantine(frame: Observed) -> None:
     """A hello names all that runs: what was in quarantine and is not named has ended."""
-    Quarantine.objects.filter(
+    QuarantineEvent.objects.filter(
         node_id=frame.node_id, alive=True, last_seen_at__lt=frame.received_at
     ).update(alive=False)

@@ -12,7 +12,7 @@ from scheduler.models import (
     GatewayFlush,
     GpuModel,
     Node,
-    Quarantine,
+    QuarantineEvent,
     Region,
     Zone,
 )
@@ -41,10 +41,10 @@ def test_every_list_and_every_row_can_be_read(operator):
     node = Node.objects.get(pk=allocation.node_id)
     GatewayFlush.objects.create(gateway_id="gw", started_at=NOON, flushed_at=NOON)
     say(hello(node, unknown=[]))
-    Quarantine.objects.create(
+    QuarantineEvent.objects.create(
         node=node,
-        allocation="a",
-        instance="i",
+        allocation_id="a",
+        instance_id="i",
         incarnation=1,
         first_seen_at=NOON,
         last_seen_at=NOON,

@@ -13,7 +13,7 @@ from scheduler.models import (
     Gpu,
     GpuModel,
     Node,
-    Quarantine,
+    QuarantineEvent,
     Residence,
 )
 from scheduler.services.allocations import order_gone, order_stop, release_residences, restart
@@ -130,8 +130,8 @@ def test_another_node_s_word_about_an_allocation_changes_nothing_and_is_reported
 
     allocation.refresh_from_db()
     assert (allocation.phase, allocation.observed_seq) == ("", 0)
-    [row] = Quarantine.objects.all()  # the one that runs
-    assert (row.node_id, row.allocation) == (stranger.id, str(allocation.id))
+    [row] = QuarantineEvent.objects.all()  # the one that runs
+    assert (row.node_id, row.allocation_id) == (stranger.id, str(allocation.id))
 
 
 def test_a_frame_without_sense_is_refused():
@@ -177,7 +177,7 @@ def test_gone_is_confirmed_once():
     say(phase(allocation, "gone", seq=2))
 
     assert Node.objects.values().get(pk=node.pk) == before
-    assert not Quarantine.objects.exists()
+    assert not QuarantineEvent.objects.exists()
 
 
 def test_gone_that_nobody_ordered_releases_nothing_until_it_is_ordered():
@@ -213,7 +213,7 @@ def test_what_runs_after_its_release_is_quarantined_not_revived():
 
     allocation.refresh_from_db()
     assert (allocation.phase, allocation.released_at) == ("gone", LATER)
-    assert Quarantine.objects.get().alive
+    assert QuarantineEvent.objects.get().alive
 
 
 # --- disks
@@ -401,8 +401,8 @@ def test_containers_that_nobody_ordered_are_kept_in_quarantine_until_they_end():
     say(hello(node, unknown=[container]), at=NOON)
     say(hello(node, unknown=[container]), at=LATER)
 
-    [row] = Quarantine.objects.all()
-    assert (row.allocation, row.incarnation, row.run) == (container.allocation, 2, "run-1")
+    [row] = QuarantineEvent.objects.all()
+    assert (row.allocation_id, row.incarnation, row.run_id) == (container.allocation, 2, "run-1")
     assert (row.first_seen_at, row.last_seen_at, row.alive) == (NOON, LATER, True)
 
     say(hello(node), at=LATER + timedelta(seconds=1))
@@ -422,7 +422,7 @@ def test_allocations_lost_behind_the_server_s_back_are_all_reported_and_none_is_
 
     say(said)
 
-    assert Quarantine.objects.filter(alive=True).count() == 3
+    assert QuarantineEvent.objects.filter(alive=True).count() == 3
     assert desired_sets([node.id])[0].orders == []  # absence, not an order
 
 
@@ -433,7 +433,7 @@ def test_a_container_of_a_future_that_a_restore_undid_is_quarantined():
 
     allocation.refresh_from_db()
     assert allocation.phase == ""
-    assert Quarantine.objects.get().incarnation == 2
+    assert QuarantineEvent.objects.get().incarnation == 2
 
 
 # --- orders
