@@ -9,12 +9,11 @@ import argparse
 import contextlib
 import os
 import tempfile
-import urllib.error
-import urllib.request
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.stage import Server, memory_mib, own_database, print_result, serving
+from benchmarks._shared import print_json, print_table, server_facts
+from benchmarks.stage import Server, memory_mib, own_database, serving
 
 AIM = 150  # MiB each
 ROUNDS = 30
@@ -24,14 +23,10 @@ LISTS = ("/v1/offers", "/v1/images", "/v1/instances", "/v1/charges", "/v1/balanc
 
 def warm_web(server: Server, *, key: str) -> int:
     """Ask for every page ``ROUNDS`` times; return how many answers were 200."""
-    good = 0
-    for path in [*PAGES, *LISTS] * ROUNDS:
-        request = urllib.request.Request(server.url + path)
-        request.add_header("Authorization", f"Bearer {key}")
-        with contextlib.suppress(urllib.error.HTTPError):
-            urllib.request.urlopen(request, timeout=10).close()
-            good += 1
-    return good
+    return sum(
+        server.get(path, Authorization=f"Bearer {key}")[0] == 200
+        for path in [*PAGES, *LISTS] * ROUNDS
+    )
 
 
 def warm_gateway(server: Server, *, credentials: dict[str, str]) -> contextlib.ExitStack:
@@ -69,10 +64,6 @@ def warm_gateway(server: Server, *, credentials: dict[str, str]) -> contextlib.E
 
 def prepare(agents: int) -> tuple[str, dict[str, str]]:
     """Make a tenant's API key and the agents' credentials by node id."""
-    import django
-
-    django.setup()
-
     from rental.records.audit import Actor
     from rental.records.clock import database_now
     from rental.tenants import services
@@ -111,9 +102,9 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=40)
     agents = parser.parse_args().agents
 
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     with own_database("memory"), tempfile.TemporaryDirectory() as folder:
         key, credentials = prepare(agents)
+        facts = server_facts()
         log = Path(folder) / "log"
         os.environ["DATABASE_POOL"] = "1"
         with (
@@ -125,17 +116,23 @@ def main() -> None:
             with warm_gateway(gateway, credentials=credentials):
                 warm = {server: memory_mib(server.process.pid) for server in (web, gateway)}
 
-    rows: dict[str, object] = {"pages answered 200": f"{good} of {ROUNDS * len([*PAGES, *LISTS])}"}
-    figures: dict[str, object] = {"benchmark": "memory", "aim_mib": AIM, "agents": agents}
+    rows: list[tuple[str, object]] = [
+        ("pages answered 200", f"{good} of {ROUNDS * len([*PAGES, *LISTS])}")
+    ]
+    figures: dict[str, object] = {"benchmark": "memory", "aim_mib": AIM, "agents": agents, **facts}
     for name, server in (("web", web), ("gateway", gateway)):
         seen = warm[server]
-        rows[name] = (
-            f"{seen['rss']:.0f} MiB resident (start {cold[server]['rss']:.0f}, "
-            f"peak {seen['peak']:.0f}, its own {seen['own']:.0f})"
+        rows.append(
+            (
+                name,
+                f"{seen['rss']:.0f} MiB resident (start {cold[server]['rss']:.0f}, "
+                f"peak {seen['peak']:.0f}, its own {seen['own']:.0f})",
+            )
         )
         figures[f"{name}_rss_mib"] = round(seen["rss"], 1)
         figures[f"{name}_own_mib"] = round(seen["own"], 1)
-    print_result("Memory after warm-up", rows, **figures)
+    print_table(f"Memory after warm-up; aim: below {AIM} MiB each", rows)
+    print_json(figures)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""What benchmarks stand on: a database of their own, our servers as processes, their cost."""
+"""What benchmarks of whole processes stand on: our servers on free ports, and what they cost."""
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -12,40 +11,29 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
-import psycopg
-
+from benchmarks._shared import scratch_database
 from config.embedded.throwaway import start_throwaway
 
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+HERTZ = os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
-def own_database(name: str) -> Iterator[None]:
+def own_database(name: str) -> Iterator[str]:
     """
-    Point DATABASE_URL at a new, migrated database, dropped at the end.
+    Yield the URL of a new, migrated database, also in the environment of processes started here.
 
-    It lies in the cluster of DATABASE_URL, or in a throwaway one, which writes without fsync.
+    It lies beside the one of DATABASE_URL; without one, in a throwaway cluster (no fsync).
     """
+    os.environ.setdefault("LOG_LEVEL", "WARNING")
     start_throwaway()
-    outer = urlsplit(os.environ["DATABASE_URL"])
-    maintenance = urlunsplit(outer._replace(path="/postgres"))
-    database = f"bench_{name}_{os.getpid()}"
-    with psycopg.connect(maintenance, autocommit=True) as operator:
-        operator.execute(f'CREATE DATABASE "{database}"')
-        os.environ["DATABASE_URL"] = urlunsplit(outer._replace(path=f"/{database}"))
+    outer = os.environ["DATABASE_URL"]
+    with scratch_database(name) as url:
+        os.environ["DATABASE_URL"] = url
         try:
-            manage("migrate", "--verbosity", "0")
-            yield
+            yield url
         finally:
-            os.environ["DATABASE_URL"] = urlunsplit(outer)
-            operator.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
-
-
-def manage(*arguments: str) -> None:
-    """Run ``manage.py`` and fail with it."""
-    subprocess.run([sys.executable, "manage.py", *arguments], check=True)
+            os.environ["DATABASE_URL"] = outer
 
 
 class Server:
@@ -56,30 +44,26 @@ class Server:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "config.serve", name, "--port", str(self.port)],
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "LOG_LEVEL": "WARNING"},
-            )
+        self.process = start_python("-m", "config.serve", name, "--port", str(self.port), log=log)
 
-    def wait_until_it_answers(self, path: str, *, patience: float = 30.0) -> None:
+    def wait_until_it_answers(self, path: str, *, patience: float = 60.0) -> None:
         """Wait for any HTTP answer, an error included."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            try:
-                urllib.request.urlopen(self.url + path, timeout=2)
+            with contextlib.suppress(OSError):
+                self.get(path)
                 return
-            except urllib.error.HTTPError:
-                return
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         raise SystemExit(f"no answer from {self.url}{path}")
 
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(20)
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
+        """Return status and body."""
+        request = urllib.request.Request(self.url + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, ""
 
 
 @contextlib.contextmanager
@@ -89,16 +73,31 @@ def serving(name: str, *, path: str, log: Path) -> Iterator[Server]:
         server.wait_until_it_answers(path)
         yield server
     finally:
-        server.stop()
+        end(server.process)
+
+
+def start_python(*arguments: str, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen([sys.executable, *arguments], stdout=output, stderr=output)
+
+
+def end(*processes: subprocess.Popen[bytes]) -> None:
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    for process in processes:
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def memory_mib(pid: int) -> dict[str, float]:
     """Return what the kernel says of a process: resident now, its peak, and shared with nobody."""
-    status = dict(
-        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-    )
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    own = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    own = sum(int(line.split()[1]) for line in rollup if line.startswith("Private_"))
     return {
         "rss": int(status["VmRSS"].split()[0]) / 1024,
         "peak": int(status["VmHWM"].split()[0]) / 1024,
@@ -106,15 +105,10 @@ def memory_mib(pid: int) -> dict[str, float]:
     }
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the user and system time of a process and of its children that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS_PER_SECOND
-
-
-def print_result(title: str, rows: dict[str, object], **figures: object) -> None:
-    """Print a table for people and, last, one JSON line for machines."""
-    print(f"\n{title}")
-    for name, value in rows.items():
-        print(f"  {name:<44} {value}")
-    print(json.dumps(figures, sort_keys=True))
+def cpu_seconds_of(pid: int) -> float:
+    """Return the user and system time of a process; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / HERTZ

@@ -52,6 +52,20 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels i
     writer: asyncio.Task[None] | None = None
     strikes = 0
 
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Whatever ends the connection, an error of ours too, the link leaves with it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if self.link is not None:
+                self.link.is_closing = True
+                self.gateway.links.leave(self.link)
+            if self.writer is not None:
+                self.writer.cancel()
+
+    async def websocket_disconnect(self, message: dict[str, Any]) -> None:
+        raise StopConsumer
+
     async def dispatch(self, message: dict[str, Any]) -> None:
         """Without Channels' hop to a thread for each frame: the ORM is never used on this loop."""
         await getattr(self, get_handler_name(message))(message)
@@ -98,17 +112,6 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels i
                     await self.close(code=int(item.code), reason=item.reason)
                     return
                 await self.send(text_data=item)
-
-    async def websocket_disconnect(self, message: dict[str, Any]) -> None:
-        await self.disconnect(message["code"])
-        raise StopConsumer
-
-    async def disconnect(self, code: int) -> None:
-        if self.link is not None:
-            self.link.is_closing = True
-            self.gateway.links.leave(self.link)
-        if self.writer is not None:
-            self.writer.cancel()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         link = self.link

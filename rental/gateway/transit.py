@@ -7,7 +7,6 @@ import msgspec
 
 from agents.protocol import Usage
 
-
 # Frames looked back on: two minutes of pulses. Long enough to remember the link before it was
 # cut, short enough that a clock 200 ppm off makes no more than 24 ms of it.
 WINDOW = 40
