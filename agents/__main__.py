@@ -4,7 +4,7 @@ The node's command, installed as ``tessera-agent``.
     run            serve the nodes of a configuration
     enrol          trade an enrolment token for a credential
     observe        print what runs on the nodes, as JSON
-    end-instances  end every instance of the nodes, agent or no agent
+    end-instances  end every instance of the nodes; stop the agent first
 """
 
 import argparse
