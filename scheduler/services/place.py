@@ -99,14 +99,15 @@ def run_pass(*, now: datetime, on_placed: OnPlaced) -> PassResult:
         stale = _run_round(result, skipped, now=now, on_placed=on_placed)
         if not stale or result.is_fenced:
             break
-    log.info(
-        "scheduler.pass",
-        placed=len(result.placed),
-        waiting=result.waiting,
-        stale=result.stale,
-        refused=result.refused,
-        expired=len(result.expired),
-    )
+    if result.placed or result.expired or result.stale or result.refused:
+        log.info(
+            "scheduler.pass",
+            placed=len(result.placed),
+            waiting=result.waiting,
+            stale=result.stale,
+            refused=result.refused,
+            expired=len(result.expired),
+        )
     return result
 
 

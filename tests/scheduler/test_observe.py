@@ -143,6 +143,15 @@ def test_a_frame_without_sense_is_refused():
         say(message)
 
 
+def test_what_postgresql_cannot_store_in_a_text_is_left_out():
+    allocation = make_allocation()
+
+    say(phase(allocation, "failed", seq=1, reason="image\0", detail="a\0b"))
+
+    allocation.refresh_from_db()
+    assert (allocation.phase, allocation.reason, allocation.detail) == ("failed", "image", "ab")
+
+
 # --- release
 
 
