@@ -66,7 +66,7 @@ def _seed(slices: int) -> None:
                 (id, tenant_id, project_id, instance_id, allocation_id, reporter, session,
                  opened_at, started_at, close_reason, suspect, settled, reckoned)
             SELECT billing_new_id(), p.tenant_id, p.id, gen_random_uuid(), gen_random_uuid(),
-                   gen_random_uuid(), 1, %s, %s, '', false, false, false
+                   gen_random_uuid(), 1, %s, %s, '', false, false, true
             FROM tenants_project p, generate_series(1, %s) LIMIT %s
             """,
             [START, START, RUNS_PER_TENANT, slices],

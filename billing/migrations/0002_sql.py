@@ -20,11 +20,6 @@ RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
                 ELSE GREATEST(0, ceil(extract(epoch FROM instant - started_at) / 6)::bigint) END
 $$;
 
-CREATE FUNCTION billing_ticks_in(ticks int8multirange)
-RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT COALESCE(sum(upper(r) - lower(r)), 0)::bigint FROM unnest(ticks) AS r
-$$;
-
 -- uuid7, as rental.records.ids.new_id: rows made by SQL sort by time like all the others.
 CREATE FUNCTION billing_new_id() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
     SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
@@ -36,7 +31,6 @@ $$;
 DROP_FUNCTIONS = """
 DROP FUNCTION billing_price_of_ticks(bigint, bigint, int, int);
 DROP FUNCTION billing_tick_at(timestamptz, timestamptz);
-DROP FUNCTION billing_ticks_in(int8multirange);
 DROP FUNCTION billing_new_id();
 """
 
