@@ -20,6 +20,8 @@ ALWAYS = {
     "unix_socket_permissions": "0777",  # the folder around the socket is private
     "max_connections": "120",
     "shared_buffers": "64MB",
+    # After a crash PostgreSQL syncs its files one by one (5 s here) or the whole file system (0.1).
+    "recovery_init_sync_method": "syncfs",
     "password_encryption": "scram-sha-256",
     "log_min_messages": "warning",
     "timezone": "UTC",
