@@ -56,7 +56,12 @@ def scratch_database(name: str) -> Iterator[str]:
 
 
 def _begin(
-    url: str, work: Callable[..., Any], index: int, count: int, barrier: Barrier, answers: Any,
+    url: str,
+    work: Callable[..., Any],
+    index: int,
+    count: int,
+    barrier: Barrier,
+    answers: Any,
     options: Mapping[str, Any],
 ) -> None:
     setup_django(url)

@@ -244,7 +244,8 @@ def _write(batch: _Batch, frames: list[str], reports: Sequence[UsageReport]) -> 
         known, suspects = cursor.fetchone()
         if suspects:
             cursor.execute(_MARK_SUSPECT, [suspects])
-            log.warning("run.suspect", runs=[str(run) for run in suspects[:20]], n=len(suspects))
+            for run, reporter in cursor.fetchall():
+                log.warning("run.suspect", run=str(run), node=str(reporter))
         if known < len(batch.run):
             cursor.execute(_STRANGERS, [frames[0], given[0], given[5]])
             batch.refusals += [
@@ -258,6 +259,7 @@ WITH locked AS (
     SELECT id FROM billing_run WHERE id = ANY(%s) AND NOT suspect ORDER BY id FOR NO KEY UPDATE
 )
 UPDATE billing_run r SET suspect = true FROM locked WHERE r.id = locked.id
+RETURNING r.id, r.reporter
 """
 
 # Which reported runs matched nothing, and whether the node may at least report them. Runs that

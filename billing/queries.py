@@ -83,9 +83,7 @@ def _charged_by_segment(run_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[int, 
         return {segment: (ticks, amount) for segment, ticks, amount in cursor.fetchall()}
 
 
-def list_charges(
-    *, tenant_id: uuid.UUID, instance_id: uuid.UUID | None = None
-) -> QuerySet[Charge]:
+def list_charges(*, tenant_id: uuid.UUID, instance_id: uuid.UUID | None = None) -> QuerySet[Charge]:
     """Return the tenant's charges with run, segment and price, the newest first."""
     charges: QuerySet[Charge] = (
         Charge.objects.of(tenant_id)

@@ -50,7 +50,9 @@ def exhausts_at(funds: int, burns: Sequence[Burn]) -> int | None:
     if not burns:
         return None
     common = lcm(*(burn.share.denominator for burn in burns))
-    weights = [burn.runs * burn.share.numerator * (common // burn.share.denominator) for burn in burns]
+    weights = [
+        burn.runs * burn.share.numerator * (common // burn.share.denominator) for burn in burns
+    ]
     # cost(t) x scale = slope x t − offset, piecewise; at a price step both change, cost does not.
     scale = common * _MICROSECONDS_PER_HOUR
     budget = (funds - sum(reserve(burn) for burn in burns)) * scale

@@ -140,9 +140,7 @@ class Reversal(AppendOnly):
     )
     charge_id = models.UUIDField()
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="reversals")
-    segment = models.ForeignKey(
-        Segment, on_delete=models.PROTECT, related_name="+", db_index=False
-    )
+    segment = models.ForeignKey(Segment, on_delete=models.PROTECT, related_name="+", db_index=False)
     price_version = models.ForeignKey(
         PriceVersion, on_delete=models.PROTECT, related_name="+", db_index=False
     )
@@ -178,5 +176,3 @@ class Reversal(AppendOnly):
 
     def __str__(self) -> str:
         return f"{self.run_id} {self.units} −{self.amount}"
-
-

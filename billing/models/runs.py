@@ -69,9 +69,7 @@ class Run(models.Model):
         ]
         indexes = [
             # Settle and the balance read unsettled runs only; they are a sliver of the table.
-            models.Index(
-                fields=["tenant", "id"], condition=Q(settled=False), name="run_unsettled"
-            ),
+            models.Index(fields=["tenant", "id"], condition=Q(settled=False), name="run_unsettled"),
             models.Index(
                 fields=["tenant"],
                 condition=Q(settled=False, closed_at__isnull=False),
@@ -83,9 +81,7 @@ class Run(models.Model):
                 condition=Q(started_at__isnull=True, closed_at__isnull=True),
                 name="run_not_started",
             ),
-            models.Index(
-                fields=["tenant"], condition=Q(reckoned=False), name="run_not_reckoned"
-            ),
+            models.Index(fields=["tenant"], condition=Q(reckoned=False), name="run_not_reckoned"),
             models.Index(fields=["instance_id", "id"], name="run_of_instance"),
         ]
 
@@ -131,9 +127,7 @@ class Segment(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    run = models.ForeignKey(
-        Run, on_delete=models.PROTECT, related_name="segments", db_index=False
-    )
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="segments", db_index=False)
     tenant = models.ForeignKey(
         "tenants.Tenant", on_delete=models.PROTECT, related_name="+", db_index=False
     )

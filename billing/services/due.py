@@ -126,7 +126,9 @@ def parameters(tenant_ids: Collection[uuid.UUID]) -> dict[str, Any]:
     }
 
 
-def _sum_by_tenant(source: str, extra: str, tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
+def _sum_by_tenant(
+    source: str, extra: str, tenant_ids: Collection[uuid.UUID]
+) -> dict[uuid.UUID, int]:
     if not tenant_ids:
         return {}
     with transaction.atomic(), connection.cursor() as cursor:

@@ -11,7 +11,14 @@ from billing.services.ledger import arrears_of
 from billing.services.due import unposted_of
 from billing.services.wallets import lock_wallet, lock_wallets
 
-__all__ = ["Hold", "InsufficientBalance", "TenantInArrears", "free_hold", "place_hold", "place_anew"]
+__all__ = [
+    "Hold",
+    "InsufficientBalance",
+    "TenantInArrears",
+    "free_hold",
+    "place_hold",
+    "place_anew",
+]
 
 
 @transaction.atomic

@@ -69,11 +69,7 @@ def publish_price(
             return last
         if effective_at <= last.during.lower:
             raise PriceNotAllowed(f"another price holds from {last.during.lower} on")
-        if (
-            price > last.price
-            and effective_at < now + ANNOUNCED_AHEAD
-            and not _is_spot(price_key)
-        ):
+        if price > last.price and effective_at < now + ANNOUNCED_AHEAD and not _is_spot(price_key):
             raise PriceNotAllowed("a rise is announced at least 24 hours ahead")
         last.during = TimestamptzRange(last.during.lower, effective_at)
         last.save(update_fields=["during"])

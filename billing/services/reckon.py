@@ -67,9 +67,7 @@ def _groups(tenant_ids: Sequence[uuid.UUID]) -> Iterator[_Group]:
             {"tenants": list(tenant_ids)},
         )
         for tenant, key, version, numerator, denominator, runs, anchors in cursor.fetchall():
-            yield _Group(
-                tenant, key, version, Fraction(numerator, denominator), runs, int(anchors)
-            )
+            yield _Group(tenant, key, version, Fraction(numerator, denominator), runs, int(anchors))
 
 
 def _timelines(price_keys: set[str]) -> dict[str, list[PriceVersion]]:
@@ -79,9 +77,7 @@ def _timelines(price_keys: set[str]) -> dict[str, list[PriceVersion]]:
     return timelines
 
 
-def _steps(
-    timeline: Sequence[PriceVersion], first: uuid.UUID
-) -> tuple[tuple[int, int], ...]:
+def _steps(timeline: Sequence[PriceVersion], first: uuid.UUID) -> tuple[tuple[int, int], ...]:
     """Return the price steps from the version ``first`` on. Without a price nothing burns."""
     steps: list[tuple[int, int]] = []
     known = False

@@ -96,9 +96,7 @@ def _reverse(
         )
 
 
-def _give_back(
-    charge: Charge, units: Ticks, amount: int, wallet: Wallet, *, now: datetime
-) -> None:
+def _give_back(charge: Charge, units: Ticks, amount: int, wallet: Wallet, *, now: datetime) -> None:
     reversal_id = new_id()
     transfer = None
     if amount:

@@ -107,7 +107,9 @@ def run_of(instance_id: uuid.UUID) -> Run | None:
 
 
 @transaction.atomic
-def waive(*, run_id: uuid.UUID, from_tick: int, until_tick: int, reason: str, now: datetime) -> Waiver:
+def waive(
+    *, run_id: uuid.UUID, from_tick: int, until_tick: int, reason: str, now: datetime
+) -> Waiver:
     """
     Make ticks [from_tick, until_tick) of the run free. What was charged of them is given back by
     the next settle, by transfers that name the charges.

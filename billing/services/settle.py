@@ -162,9 +162,7 @@ def settle_shard(tenant_ids: Sequence[uuid.UUID], *, now: datetime) -> int:
     by_id = {wallet.id: wallet for wallet in wallets}
     posted = _charge(by_id, now=now)
     with connection.cursor() as cursor:
-        cursor.execute(
-            _SETTLED, {"tenants": list(tenant_ids), "proof_ends": now - PROOF_ENDS}
-        )
+        cursor.execute(_SETTLED, {"tenants": list(tenant_ids), "proof_ends": now - PROOF_ENDS})
     place_anew(wallets)
     reckon(wallets, now=now, unposted={})
     return posted
@@ -188,5 +186,3 @@ def _charge(wallets: dict[uuid.UUID, Wallet], *, now: datetime) -> int:
         if total > paid:
             log.warning("wallet.in_arrears", tenant=str(wallet.tenant_id), amount=total - paid)
     return len(bills)
-
-

@@ -196,7 +196,12 @@ def test_the_balance_shows_an_estimate_with_its_time():
     assert spent_on(run.instance_id, now=NOON + HOUR) == 490_000
     settle(now=NOON + HOUR)
     (line,) = list_segments(run.instance_id, now=NOON + HOUR)
-    assert (line.charged_ticks, line.amount, line.estimate, line.price) == (600, 490_000, 0, 490_000)
+    assert (line.charged_ticks, line.amount, line.estimate, line.price) == (
+        600,
+        490_000,
+        0,
+        490_000,
+    )
 
 
 def test_a_hold_is_an_hour_or_what_is_left_and_at_least_half_an_hour():
@@ -223,9 +228,7 @@ def test_settle_places_holds_anew():
     make_price(4_900_000)
     tenant = make_tenant(balance=5 * CNY)
     run = make_run(tenant)
-    place_hold(
-        tenant_id=tenant.id, instance_id=run.instance_id, burn_per_hour=4_900_000, now=NOON
-    )
+    place_hold(tenant_id=tenant.id, instance_id=run.instance_id, burn_per_hour=4_900_000, now=NOON)
     report(run, (0, 60))
     settle(now=NOON + HOUR)
     wallet = Wallet.objects.get(tenant=tenant)
@@ -275,9 +278,7 @@ def test_a_credit_moves_the_end_of_the_money():
     tenant = make_tenant(balance=3_600_000)
     make_run(tenant)
     close_exhausted(now=NOON)
-    credit(
-        tenant_id=tenant.id, amount=3_600_000, reason="more", actor=STAFF, key="more", now=NOON
-    )
+    credit(tenant_id=tenant.id, amount=3_600_000, reason="more", actor=STAFF, key="more", now=NOON)
     wallet = Wallet.objects.get(tenant=tenant)
     assert wallet.exhausts_at == NOON + 2 * HOUR - timedelta(microseconds=6_002_000)
 
@@ -327,8 +328,8 @@ def test_two_settles_at_once_charge_once():
 
     assert Charge.objects.count() == 60
     assert Posting.objects.count() == 6
-    assert all([(r.lower, r.upper) for r in t.charged] == [(0, 7), (9, 31)] for t in Tally.objects.all())
+    assert all(
+        [(r.lower, r.upper) for r in t.charged] == [(0, 7), (9, 31)] for t in Tally.objects.all()
+    )
     assert Account.objects.filter(kind="revenue").count() == 1
     assert_audit_is_clean()
-
-
