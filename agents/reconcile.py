@@ -119,7 +119,7 @@ def plan(
         elif sight.allocation not in busy:
             result.actions += _for_container(sight, order, reasons.get(sight.allocation))
 
-    starting: set[str] = set()
+    starting: list[Order] = []
     for order in orders:
         if order.allocation in busy or any(s.allocation == order.allocation for s in sights):
             continue
@@ -129,12 +129,12 @@ def plan(
         elif order.want == "run" and (order.allocation, order.incarnation) not in finished:
             reason = _obstacle(order, sights, by_allocation, starting)
             if reason is None:
-                starting.add(order.instance)
+                starting.append(order)
                 result.actions.append(Start(order))
             else:
                 result.waiting[order.allocation] = reason
 
-    running = {s.instance for s in sights if s.may_run} | starting
+    running = {s.instance for s in sights if s.may_run} | {o.instance for o in starting}
     result.actions += [
         WipeResidence(r.residence, r.instance)
         for r in residences
@@ -168,13 +168,16 @@ def _for_container(sight: Sight, order: Order, reason: str | None) -> list[Actio
 
 
 def _obstacle(
-    order: Order, sights: Iterable[Sight], orders: dict[str, Order], starting: Collection[str]
+    order: Order, sights: Iterable[Sight], orders: dict[str, Order], starting: Sequence[Order]
 ) -> str | None:
     """Why the order cannot start now, or None."""
     if order.run is None:
         return "waits_for_run"
-    if order.instance in starting:
-        return "waits_for_instance"
+    for other in starting:
+        if other.instance == order.instance:
+            return "waits_for_instance"
+        if _overlap(other.slices, order.slices):
+            return "waits_for_slice"
     for sight in sights:
         # An ended container that nobody will remove (quarantined) stands in nobody's way.
         if sight.instance == order.instance and (sight.may_run or sight.allocation in orders):

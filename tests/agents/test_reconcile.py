@@ -106,6 +106,13 @@ def test_a_slice_that_a_quarantined_container_holds_is_not_given_twice():
     assert plan(sights=[ended], orders=[order]).actions == [Start(order)]
 
 
+def test_one_slice_is_not_given_twice_in_one_pass():
+    first, second = an_order("alc_1"), an_order("alc_2", instance="ins_2")
+    result = plan(sights=[], orders=[first, second])
+    assert result.actions == [Start(first)]
+    assert result.waiting == {"alc_2": "waits_for_slice"}
+
+
 def test_what_cannot_be_read_is_left_alone():
     for order in (an_order(want="gone"), an_order(incarnation=2), an_order()):
         assert plan(sights=[a_sight(state="unknown")], orders=[order]).actions == []
