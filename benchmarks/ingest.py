@@ -10,7 +10,6 @@ import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Barrier
-from typing import Any
 
 from benchmarks._shared import (
     cpu_seconds,
@@ -51,7 +50,7 @@ def _seed(slices: int) -> None:
 def _gateway(
     *, index: int, count: int, barrier: Barrier, slices: int, rounds: int, flush: int
 ) -> tuple[int, list[float], tuple[float, float]]:
-    """One gateway's flusher: ``rounds`` reports of all runs of its nodes, ``flush`` rows a commit."""
+    """One gateway's flusher: ``rounds`` reports of all its runs, ``flush`` rows a commit."""
     from agents.protocol import RunReport, Stretch
     from billing.metering import UsageReport, record
     from billing.models import Run

@@ -164,8 +164,9 @@ def _gather(reports: Sequence[UsageReport], waiting: set[str]) -> _Batch:
 
 def _array(values: Iterable[object]) -> str:
     """
-    Write an array of numbers, UUIDs or instants as PostgreSQL's text. One join instead of one adapter call
-    a value: a third of the time of a flush. Values are checked before, so nothing needs quoting.
+    Write an array of numbers, UUIDs or instants as PostgreSQL's text. One join instead of one
+    adapter call a value: a third of the time of a flush. Values are checked before, so nothing
+    needs quoting.
     """
     return "{" + ",".join(map(str, values)) + "}"
 

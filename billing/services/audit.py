@@ -111,7 +111,8 @@ _LEDGER: Final = {
         FROM billing_run r LEFT JOIN billing_tally t ON t.run_id = r.id WHERE t.run_id IS NULL
     """,
     "I11": """
-        SELECT format('the guard %%s of table %%s is missing or switched off', guard.name, guard.tab)
+        SELECT format('the guard %%s of table %%s is missing or switched off',
+                      guard.name, guard.tab)
         FROM unnest(%(tables)s::text[], %(guards)s::text[]) AS guard(tab, name)
         LEFT JOIN pg_trigger t ON t.tgrelid = guard.tab::regclass
             AND t.tgname LIKE 'pgtrigger_' || guard.name || '\\_%%' AND t.tgenabled IN ('O', 'A')

@@ -21,7 +21,7 @@ BATCH: Final = 100  # tenants in one transaction
 
 
 def _candidates(now: datetime) -> list[uuid.UUID]:
-    """Tenants whose money is said to end, and those with runs that ``exhausts_at`` does not know."""
+    """Tenants whose money is said to end, or with runs that ``exhausts_at`` does not know."""
     stale = Run.objects.filter(reckoned=False).values("tenant_id")
     said = Wallet.objects.filter(exhausts_at__lte=now).values("tenant_id")
     return list(
@@ -55,7 +55,7 @@ def close_ended(wallets: Sequence[Wallet], *, now: datetime) -> list[Run]:
     ended = [w for w in wallets if w.exhausts_at is not None and w.exhausts_at <= now]
     if not ended:
         return []
-    instants = {wallet.tenant_id: wallet.exhausts_at for wallet in ended}
+    instants = {w.tenant_id: w.exhausts_at for w in ended if w.exhausts_at is not None}
     runs = list(
         Run.objects.filter(tenant_id__in=instants, closed_at__isnull=True)
         .order_by("id")

@@ -7,8 +7,8 @@ from django.db import connection, transaction
 
 from billing.errors import InsufficientBalance, TenantInArrears
 from billing.models import Hold, Wallet
-from billing.services.ledger import arrears_of
 from billing.services.due import unposted_of
+from billing.services.ledger import arrears_of
 from billing.services.wallets import lock_wallet, lock_wallets
 
 __all__ = [

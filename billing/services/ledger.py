@@ -14,7 +14,7 @@ from rental.records.ids import new_id
 def open_account(kind: str, *, tenant_id: uuid.UUID | None = None) -> uuid.UUID:
     """Return the account of this kind, made on first use."""
     currency = settings.BILLING_CURRENCY
-    found = Account.objects.filter(kind=kind, tenant_id=tenant_id, currency=currency)
+    found = Account.objects.filter(kind=kind, tenant=tenant_id, currency=currency)
     if (known := found.values_list("id", flat=True).first()) is not None:
         return known
     with connection.cursor() as cursor:
@@ -27,7 +27,7 @@ def open_account(kind: str, *, tenant_id: uuid.UUID | None = None) -> uuid.UUID:
 
 
 def arrears_of(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
-    """Return what the tenants owe beyond their wallets, micro-units; those who owe nothing apart."""
+    """Return what tenants owe beyond their wallets, micro-units; who owes nothing is left out."""
     with connection.cursor() as cursor:
         cursor.execute(
             """

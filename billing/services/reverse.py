@@ -11,7 +11,6 @@ from datetime import datetime
 from fractions import Fraction
 
 from django.db import connection
-from psycopg.types.multirange import Int8Multirange
 from psycopg.types.range import Int8Range
 
 from billing.core.rating import price_between
@@ -92,7 +91,7 @@ def _reverse(
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE billing_tally SET charged = charged - %s::int8multirange WHERE run_id = %s",
-            [Int8Multirange([Int8Range(*part) for part in wrong]), tally.run_id],
+            ["{" + ",".join(f"[{a},{b})" for a, b in wrong) + "}", tally.run_id],
         )
 
 

@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from billing.errors import TransferKeyReused
 from billing.models import Account, Transfer, Wallet
 from billing.services import ledger
-from billing.services.reckon import reckon
 from billing.services.due import unposted_of
+from billing.services.reckon import reckon
 from rental.records.audit import Actor, record_event
 from rental.records.ids import new_id, to_text
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from django.db import connection
 
+from billing.errors import InsufficientBalance, TenantInArrears
 from billing.models import Account, Charge, Posting, Reversal, RunDirty, Tally, Transfer, Wallet
 from billing.queries import list_segments, spent_on
 from billing.services.audit import find_errors
@@ -16,7 +17,6 @@ from billing.services.ledger import arrears_of
 from billing.services.runs import close_run, waive
 from billing.services.settle import settle, settle_closed
 from billing.services.wallets import credit, read_balance
-from billing.errors import InsufficientBalance, TenantInArrears
 from tests.factories.billing import (
     CNY,
     NOON,

@@ -104,7 +104,7 @@ def report(
     node: uuid.UUID | None = None,
     net_out: int = 0,
 ) -> list[Refusal]:
-    """Let the run's node (or another) report stretches; received just in time when ``at`` is not said."""
+    """Let the run's node (or another) report stretches; without ``at`` received just in time."""
     if at is None:
         at = run.started_at + max((until for _, until in ticks), default=0) * TICK
     stretches = [Stretch(from_tick=a, until_tick=b, net_out=net_out) for a, b in ticks]
