@@ -7,6 +7,7 @@ Source: DESIGN §3.1; the settings answer the traps listed in docs/dependencies.
 """
 
 import os
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,33 +32,46 @@ from django.conf import settings  # noqa: E402
 # Longest wait between two tries to reach the broker, in seconds. Kombu's own grows to 30, which
 # is longer than "all is level within 15 s of its return" allows.
 LONGEST_PAUSE = 2
+HOUR = 3600  # seconds
 
-# name of the task -> seconds between two runs, or a time of day (UTC)
-BEAT: dict[str, int | crontab] = {
+
+@dataclass(frozen=True)
+class Nightly:
+    """At a time of day, UTC."""
+
+    hour: int
+    minute: int
+
+
+@dataclass(frozen=True)
+class Hourly:
+    minute: int
+
+
+# name of the task -> seconds between two runs, or a place in the hour or the day
+BEAT: dict[str, int | Hourly | Nightly] = {
     "instances.place": 2,
     "instances.sync": 2,
     "instances.deadlines": 5,
     "instances.compare": 300,
     "scheduler.watch_nodes": 2,
-    "scheduler.recount": crontab(hour=19, minute=43),
+    "scheduler.recount": Nightly(19, 43),
     "billing.close_exhausted": 5,
     "billing.settle_closed": 30,
-    "billing.settle": crontab(minute=7),  # off the full hour, when everybody else's cron runs
-    "billing.audit": crontab(hour=19, minute=23),  # 03:23 in Shanghai
+    "billing.settle": Hourly(7),  # off the full hour, when everybody else's cron runs
+    "billing.audit": Nightly(19, 23),  # 03:23 in Shanghai
     "records.relay_outbox": 10,
-    "records.housekeeping": crontab(hour=20, minute=11),
+    "records.housekeeping": Nightly(20, 11),
 }
-DAY = 86_400.0
-HOUR = 3_600.0
 
 
-class PatientConnection(Connection):  # type: ignore[misc]
+class PatientConnection(Connection):
     """
     Worker and beat look for their broker every two seconds, however long it was away; who
     publishes a hint tries twice at once and gives up, since a request waits for him.
     """
 
-    def _ensure_connection(
+    def _ensure_connection(  # type: ignore[override]  # the intervals are ours to set
         self, errback: Any = None, max_retries: Any = None, **kwargs: Any
     ) -> Any:
         pause = LONGEST_PAUSE
@@ -68,27 +82,22 @@ class PatientConnection(Connection):  # type: ignore[misc]
         return super()._ensure_connection(errback, max_retries, **kwargs)
 
 
-class PatientAMQP(AMQP):  # type: ignore[misc]
+class PatientAMQP(AMQP):
     Connection = PatientConnection
     BrokerConnection = PatientConnection
 
 
-def period(schedule: int | crontab) -> float:
-    """Return the seconds after which a published run is stale."""
-    if isinstance(schedule, int):
-        return float(schedule)
-    return DAY if "hour" in schedule._orig_kwargs else HOUR  # noqa: SLF001
-
-
-def beat_table() -> dict[str, dict[str, Any]]:
-    return {
-        name: {
-            "task": name,
-            "schedule": timedelta(seconds=when) if isinstance(when, int) else when,
-            "options": {"expires": period(when)},
-        }
-        for name, when in BEAT.items()
-    }
+def entry(name: str, when: int | Hourly | Nightly) -> dict[str, Any]:
+    """Return one entry of the beat: what is published, when, and after how long it is stale."""
+    schedule: timedelta | crontab
+    match when:
+        case Hourly(minute):
+            schedule, expires = crontab(minute=minute), HOUR
+        case Nightly(hour, minute):
+            schedule, expires = crontab(hour=hour, minute=minute), 24 * HOUR
+        case seconds:
+            schedule, expires = timedelta(seconds=seconds), seconds
+    return {"task": name, "schedule": schedule, "options": {"expires": expires}}
 
 
 app = Celery("tessera", amqp=PatientAMQP)
@@ -103,7 +112,7 @@ app.conf.update(
     task_default_queue="slow",
     task_create_missing_queues=True,
     task_routes={"instances.*": {"queue": "drive"}, "scheduler.*": {"queue": "drive"}},
-    beat_schedule=beat_table(),
+    beat_schedule={name: entry(name, when) for name, when in BEAT.items()},
     # A pass runs again when its worker died, and never twice for a mere reconnect.
     task_acks_late=True,
     task_reject_on_worker_lost=True,

@@ -84,14 +84,15 @@ class Child:
     def look(self, now: float) -> str | None:
         """Do what is due. Returns a line for the operator when something changed."""
         if self.popen is None:
-            return self._try_to_start(now)
+            self.try_to_start(now)
+            return None
         if (code := self.popen.poll()) is not None:
             return self._bury(code, now)
         if not self.is_ready:
             return self._check_ready(now)
         return self._check_health(now)
 
-    def _try_to_start(self, now: float) -> None:
+    def try_to_start(self, now: float) -> None:
         if now < self._start_at or not self.process.prepare():
             return
         if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
@@ -240,7 +241,7 @@ class Supervisor:
         :raises Stopped: if a signal asked for the end
         """
         task = Child(process, self._logs / f"{process.name}.log")
-        task._try_to_start(time.monotonic())  # noqa: SLF001
+        task.try_to_start(time.monotonic())
         assert task.popen is not None
         try:
             while (code := task.popen.poll()) is None:
