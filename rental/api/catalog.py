@@ -108,14 +108,21 @@ def with_prices(offers: list[Offer], *, now: datetime) -> None:
 class OfferList(TenantView):
     @operation(
         Contract(
-            name="list_offers", summary="List what is on sale, with prices", verb="catalog:read",
-            output=OfferOutput, shape="page", query=OfferQuery,
+            name="list_offers",
+            summary="List what is on sale, with prices",
+            verb="catalog:read",
+            output=OfferOutput,
+            shape="page",
+            query=OfferQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Offer]:
         offers = Offer.objects.filter(active=True)
-        for name, column in (("region", "region"), ("gpu_model", "gpu_model_name"),
-                             ("slice", "slice")):
+        for name, column in (
+            ("region", "region"),
+            ("gpu_model", "gpu_model_name"),
+            ("slice", "slice"),
+        ):
             if name in query:
                 offers = offers.filter(**{column: query[name]})
         if "market" in query:
@@ -128,8 +135,12 @@ class OfferList(TenantView):
 class ImageList(TenantView):
     @operation(
         Contract(
-            name="list_images", summary="List images", verb="catalog:read",
-            output=ImageOutput, shape="page", query=PageQuery,
+            name="list_images",
+            summary="List images",
+            verb="catalog:read",
+            output=ImageOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Image]:
@@ -140,8 +151,12 @@ class ImageList(TenantView):
 class GpuModelList(TenantView):
     @operation(
         Contract(
-            name="list_gpu_models", summary="List GPU models", verb="catalog:read",
-            output=GpuModelOutput, shape="page", query=PageQuery,
+            name="list_gpu_models",
+            summary="List GPU models",
+            verb="catalog:read",
+            output=GpuModelOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[GpuModel]:
@@ -152,8 +167,12 @@ class GpuModelList(TenantView):
 class RegionList(TenantView):
     @operation(
         Contract(
-            name="list_regions", summary="List regions and their zones", verb="catalog:read",
-            output=RegionOutput, shape="page", query=PageQuery,
+            name="list_regions",
+            summary="List regions and their zones",
+            verb="catalog:read",
+            output=RegionOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Region]:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 Document = dict[str, Any]
 Side = Literal["input", "output"]
 
+UPPER = ("maximum", "maxLength", "maxItems")
+LOWER = ("minimum", "minLength", "minItems")
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -50,8 +52,13 @@ def _operation(
                 yield f"{where}: no longer answers {kind}"
                 continue
             yield from _schema(
-                f"{where} {status}", media.get("schema", {}),
-                after["content"][kind].get("schema", {}), old, new, "output", frozenset(),
+                f"{where} {status}",
+                media.get("schema", {}),
+                after["content"][kind].get("schema", {}),
+                old,
+                new,
+                "output",
+                frozenset(),
             )
 
 
@@ -65,8 +72,13 @@ def _parameters(
             yield f"{where}: parameter {key[1]} removed"
             continue
         yield from _schema(
-            f"{where} ?{key[1]}", parameter.get("schema", {}), after[key].get("schema", {}),
-            old, new, "input", frozenset(),
+            f"{where} ?{key[1]}",
+            parameter.get("schema", {}),
+            after[key].get("schema", {}),
+            old,
+            new,
+            "input",
+            frozenset(),
         )
     for key, parameter in after.items():
         needed_before = before.get(key, {}).get("required", False)
@@ -92,8 +104,13 @@ def _bodies(
             yield f"{where}: no longer takes {kind}"
             continue
         yield from _schema(
-            f"{where} body", media.get("schema", {}), after["content"][kind].get("schema", {}),
-            old, new, "input", frozenset(),
+            f"{where} body",
+            media.get("schema", {}),
+            after["content"][kind].get("schema", {}),
+            old,
+            new,
+            "input",
+            frozenset(),
         )
 
 
@@ -116,8 +133,13 @@ def _types(schema: Document) -> set[str]:
 
 
 def _schema(
-    where: str, was: Document, now: Document, old: Document, new: Document,
-    side: Side, seen: frozenset[str],
+    where: str,
+    was: Document,
+    now: Document,
+    old: Document,
+    new: Document,
+    side: Side,
+    seen: frozenset[str],
 ) -> Iterator[str]:
     was, name = _resolve(was, old)
     now, _name = _resolve(now, new)
@@ -140,33 +162,40 @@ def _schema(
 def _values(where: str, was: Document, now: Document, side: Side) -> Iterator[str]:
     """Compare types, enums and bounds: inputs may widen, outputs may narrow."""
     types, types_now = _types(was), _types(now)
-    if types and types_now:
-        lost = types - types_now if side == "input" else types_now - types
-        if lost:
-            yield f"{where}: type {'|'.join(sorted(types))} became {'|'.join(sorted(types_now))}"
-    # Enums of answers are open to clients by contract, so they may grow; inputs may not shrink.
-    if side == "input" and "enum" in now:
-        gone = [value for value in was.get("enum", []) if value not in now["enum"]]
-        if "enum" not in was:
-            yield f"{where}: newly limited to {now['enum']}"
-        elif gone:
-            yield f"{where}: no longer takes {', '.join(map(str, gone))}"
-    if side == "input":
-        for word, tighter in (
-            ("maximum", min), ("maxLength", min), ("maxItems", min),
-            ("minimum", max), ("minLength", max), ("minItems", max),
-        ):
-            if word not in now:
-                continue
-            if word not in was or tighter(was[word], now[word]) != was[word]:
+    lost = types - types_now if side == "input" else types_now - types
+    if types and types_now and lost:
+        yield f"{where}: type {'|'.join(sorted(types))} became {'|'.join(sorted(types_now))}"
+    if side == "input":  # enums of answers are open to clients by contract, so they may grow
+        yield from _enum(where, was, now)
+        yield from _bounds(where, was, now)
+
+
+def _enum(where: str, was: Document, now: Document) -> Iterator[str]:
+    if "enum" not in now:
+        return
+    if "enum" not in was:
+        yield f"{where}: newly limited to {now['enum']}"
+    elif gone := [value for value in was["enum"] if value not in now["enum"]]:
+        yield f"{where}: no longer takes {', '.join(map(str, gone))}"
+
+
+def _bounds(where: str, was: Document, now: Document) -> Iterator[str]:
+    for words, tighter in ((UPPER, min), (LOWER, max)):
+        for word in words:
+            if word in now and (word not in was or tighter(was[word], now[word]) != was[word]):
                 yield f"{where}: {word} tightened to {now[word]}"
-        if "pattern" in now and was.get("pattern") != now["pattern"]:
-            yield f"{where}: pattern changed"
+    if "pattern" in now and was.get("pattern") != now["pattern"]:
+        yield f"{where}: pattern changed"
 
 
 def _members(
-    where: str, was: Document, now: Document, old: Document, new: Document,
-    side: Side, seen: frozenset[str],
+    where: str,
+    was: Document,
+    now: Document,
+    old: Document,
+    new: Document,
+    side: Side,
+    seen: frozenset[str],
 ) -> Iterator[str]:
     before, after = was.get("properties", {}), now.get("properties", {})
     for name, member in before.items():

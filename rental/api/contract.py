@@ -129,12 +129,10 @@ class ProblemView(APIView):
     def get_exception_handler(self) -> Any:
         return answer
 
-    def options(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+    def options(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         return self.http_method_not_allowed(request, *args, **kwargs)
 
-    def finalize_response(
-        self, request: Any, response: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
         response = super().finalize_response(request, response, *args, **kwargs)
         for name, value in (self.rate_headers or {}).items():
             response[name] = value
@@ -182,8 +180,14 @@ class TenantView(ProblemView):
     def request_id(self) -> str:
         return str(getattr(self.request, "request_id", ""))
 
-    def page(self, rows: QuerySet[Any], query: dict[str, Any], *, key: Key = ("id",),
-             descending: bool = True) -> Page[Any]:
+    def page(
+        self,
+        rows: QuerySet[Any],
+        query: dict[str, Any],
+        *,
+        key: Key = ("id",),
+        descending: bool = True,
+    ) -> Page[Any]:
         """
         Return a page of ``rows``. The cursor is good for this tenant, list and filters only.
 
@@ -191,7 +195,10 @@ class TenantView(ProblemView):
         """
         filters = {name: query[name] for name in sorted(query) if name not in ("cursor", "limit")}
         return take_page(
-            rows, key=key, descending=descending, limit=query["limit"],
+            rows,
+            key=key,
+            descending=descending,
+            limit=query["limit"],
             cursor=query.get("cursor"),
             scope=f"{type(self).__name__}:{self.tenant_id}:{self.kwargs}:{filters}",
         )
@@ -219,7 +226,8 @@ class TenantView(ProblemView):
             given["asked"] = asked.validated_data
         elif self.request.method == "POST" and self.request.data:
             raise Problem(
-                422, "invalid_request",
+                422,
+                "invalid_request",
                 errors=[FieldError("", "unknown_field", str(_("This takes no body.")))],
             )
         if contract.if_match is not None:
@@ -260,9 +268,7 @@ class TenantView(ProblemView):
             response["ETag"] = f'"{value.generation}"'
         return response
 
-    def answer_once(
-        self, contract: Contract, key: str, run: Callable[[], Any]
-    ) -> Response:
+    def answer_once(self, contract: Contract, key: str, run: Callable[[], Any]) -> Response:
         """Answer a repeated request with the first answer; see rental.records.idempotency."""
 
         def effect() -> Answer:
@@ -272,8 +278,11 @@ class TenantView(ProblemView):
             return Answer(status=contract.status, body=body, kept=kept)
 
         given = answer_once(
-            tenant_id=self.tenant_id, key=key, request_hash=_hash(self.request),
-            now=self.now, run=effect,
+            tenant_id=self.tenant_id,
+            key=key,
+            request_hash=_hash(self.request),
+            now=self.now,
+            run=effect,
         )
         response = Response(given.body, status=given.status)
         if given.replayed:

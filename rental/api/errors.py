@@ -150,7 +150,7 @@ def problem_of(exc: Exception) -> Problem:
     if isinstance(exc, OperationalError | InterfaceError):
         log.warning("api.database_away", error=str(exc))
         return Problem(503, "unavailable", headers={"Retry-After": "2"})
-    log.exception("api.bug", exc_info=exc, database=isinstance(exc, DatabaseError))
+    log.error("api.bug", exc_info=exc, database=isinstance(exc, DatabaseError))
     return Problem(500, "internal_error")
 
 

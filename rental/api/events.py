@@ -39,8 +39,12 @@ class EventQuery(PageQuery):
 class EventList(TenantView):
     @operation(
         Contract(
-            name="list_events", summary="List what was changed, newest first",
-            verb="audit:read", output=EventOutput, shape="page", query=EventQuery,
+            name="list_events",
+            summary="List what was changed, newest first",
+            verb="audit:read",
+            output=EventOutput,
+            shape="page",
+            query=EventQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[AuditEvent]:

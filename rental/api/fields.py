@@ -1,8 +1,9 @@
 """Serializer fields of the contract: ids, money, instants; strict about types and about names."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
@@ -28,6 +29,10 @@ def money_text(micro: int) -> str:
 def instant_text(moment: datetime) -> str:
     """Return RFC 3339 in UTC, always with six decimals so that texts sort as times do."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# JSON writes their values as they stand in the database.
+_AS_IT_IS = {serializers.CharField, serializers.IntegerField, serializers.BooleanField}
 
 
 class _Strict(serializers.Serializer[Any]):
@@ -60,7 +65,33 @@ class Query(_Strict):
 
 
 class Output(serializers.Serializer[Any]):
-    """What an answer holds. Every field is always there; what is unknown is null."""
+    """
+    What an answer holds. Every field is always there; what is unknown is null.
+
+    Presents rows and dictionaries alike, by a plan that is made once: DRF's own loop looks up for
+    every field of every row what never changes, which took half of the time of a list.
+    """
+
+    @cached_property
+    def plan(self) -> list[tuple[str, list[str], Callable[[Any], Any] | None]]:
+        """For each member: its name, where its value is, and what is done to it."""
+        return [
+            (
+                name,
+                field.source_attrs,
+                None if type(field) in _AS_IT_IS else field.to_representation,
+            )
+            for name, field in self.fields.items()
+        ]
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for name, path, convert in self.plan:
+            value = instance
+            for part in path:
+                value = value[part] if isinstance(value, dict) else getattr(value, part)
+            shown[name] = value if convert is None or value is None else convert(value)
+        return shown
 
 
 class Text(serializers.CharField):
@@ -111,14 +142,12 @@ class Prefixed(serializers.Field[uuid.UUID, str, str, Any]):
         return ids.to_text(self.prefix, value)
 
 
-@extend_schema_field(
-    {"type": "string", "pattern": r"^-?[0-9]+\.[0-9]{2,6}$", "examples": ["1.25"]}
-)
+@extend_schema_field({"type": "string", "pattern": r"^-?[0-9]+\.[0-9]{2,6}$", "examples": ["1.25"]})
 class Money(serializers.Field[int, Any, str, Any]):
     """Micro-units inside, a decimal string outside. The currency stands beside it."""
 
     default_error_messages = {
-        "invalid_amount": _("Write an amount as a decimal string, such as \"1.25\".")
+        "invalid_amount": _('Write an amount as a decimal string, such as "1.25".')
     }
 
     def to_internal_value(self, data: Any) -> int:
@@ -165,7 +194,7 @@ class Instant(serializers.Field[datetime, str, str, Any]):
 class Words(serializers.Field[list[str], str, list[str], Any]):
     """Comma-separated words of a closed list: ``state=running,stopped`` in a query string."""
 
-    default_error_messages = {"invalid_choice": _("\"{input}\" is not one of {choices}.")}
+    default_error_messages = {"invalid_choice": _('"{input}" is not one of {choices}.')}
 
     def __init__(self, choices: list[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -193,5 +222,3 @@ class PageQuery(Query):
 
     limit = serializers.IntegerField(min_value=1, max_value=100, default=50, required=False)
     cursor = Text(required=False, max_length=400)
-
-

@@ -29,8 +29,12 @@ class SshKeyOutput(Output):
 class SshKeyList(TenantView):
     @operation(
         Contract(
-            name="list_ssh_keys", summary="List SSH keys", verb="ssh_keys:read",
-            output=SshKeyOutput, shape="page", query=PageQuery,
+            name="list_ssh_keys",
+            summary="List SSH keys",
+            verb="ssh_keys:read",
+            output=SshKeyOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[SshKey]:
@@ -38,21 +42,33 @@ class SshKeyList(TenantView):
 
     @operation(
         Contract(
-            name="add_ssh_key", summary="Add an SSH key", verb="ssh_keys:write",
-            output=SshKeyOutput, status=201, body=SshKeyInput, once=True,
+            name="add_ssh_key",
+            summary="Add an SSH key",
+            verb="ssh_keys:write",
+            output=SshKeyOutput,
+            status=201,
+            body=SshKeyInput,
+            once=True,
         )
     )
     def post(self, asked: dict[str, Any]) -> SshKey:
         return ssh_keys.add_ssh_key(
-            tenant=self.caller.key.tenant, user=self.caller.key.created_by, name=asked["name"],
-            public_key=asked["public_key"], actor=self.caller.actor, now=self.now,
+            tenant=self.caller.key.tenant,
+            user=self.caller.key.created_by,
+            name=asked["name"],
+            public_key=asked["public_key"],
+            actor=self.caller.actor,
+            now=self.now,
         )
 
 
 class SshKeyDetail(TenantView):
     @operation(
         Contract(
-            name="get_ssh_key", summary="Get an SSH key", verb="ssh_keys:read", output=SshKeyOutput,
+            name="get_ssh_key",
+            summary="Get an SSH key",
+            verb="ssh_keys:read",
+            output=SshKeyOutput,
         )
     )
     def get(self, ssh_key_id: uuid.UUID) -> SshKey:
@@ -63,9 +79,13 @@ class SshKeyDetail(TenantView):
 
     @operation(
         Contract(
-            name="remove_ssh_key", summary="Remove an SSH key",
+            name="remove_ssh_key",
+            summary="Remove an SSH key",
             description="Instances that run keep it until their next start.",
-            verb="ssh_keys:write", output=None, shape="none", status=204,
+            verb="ssh_keys:write",
+            output=None,
+            shape="none",
+            status=204,
         )
     )
     def delete(self, ssh_key_id: uuid.UUID) -> None:
@@ -78,7 +98,8 @@ class ApiKeyInput(Input):
     name = Text(max_length=80)
     scopes = serializers.ListField(child=Text(max_length=64), min_length=1, max_length=32)
     kind = serializers.ChoiceField(
-        choices=ApiKey.Kind.values, default=ApiKey.Kind.PERSON.value,
+        choices=ApiKey.Kind.values,
+        default=ApiKey.Kind.PERSON.value,
         help_text="A key for an agent must expire.",
     )
     expires_at = Instant(required=False, allow_null=True, default=None)
@@ -110,8 +131,12 @@ class ApiKeySecretOutput(ApiKeyOutput):
 class ApiKeyList(TenantView):
     @operation(
         Contract(
-            name="list_api_keys", summary="List API keys, revoked ones too", verb="keys:read",
-            output=ApiKeyOutput, shape="page", query=PageQuery,
+            name="list_api_keys",
+            summary="List API keys, revoked ones too",
+            verb="keys:read",
+            output=ApiKeyOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[ApiKey]:
@@ -119,17 +144,27 @@ class ApiKeyList(TenantView):
 
     @operation(
         Contract(
-            name="create_api_key", summary="Make an API key",
+            name="create_api_key",
+            summary="Make an API key",
             description="A key cannot make one that may do more than itself.",
-            verb="keys:write", output=ApiKeySecretOutput, status=201, body=ApiKeyInput,
-            once=True, secret="secret",
+            verb="keys:write",
+            output=ApiKeySecretOutput,
+            status=201,
+            body=ApiKeyInput,
+            once=True,
+            secret="secret",
         )
     )
     def post(self, asked: dict[str, Any]) -> ApiKey:
         key, text = api_keys.issue_api_key(
-            tenant=self.caller.key.tenant, created_by=self.caller.key.created_by,
-            name=asked["name"], scopes=asked["scopes"], kind=asked["kind"],
-            expires_at=asked["expires_at"], actor=self.caller.actor, now=self.now,
+            tenant=self.caller.key.tenant,
+            created_by=self.caller.key.created_by,
+            name=asked["name"],
+            scopes=asked["scopes"],
+            kind=asked["kind"],
+            expires_at=asked["expires_at"],
+            actor=self.caller.actor,
+            now=self.now,
         )
         key.secret = text  # type: ignore[attr-defined]  # shown once, in this answer
         return key
@@ -138,7 +173,10 @@ class ApiKeyList(TenantView):
 class ApiKeyDetail(TenantView):
     @operation(
         Contract(
-            name="get_api_key", summary="Get an API key", verb="keys:read", output=ApiKeyOutput,
+            name="get_api_key",
+            summary="Get an API key",
+            verb="keys:read",
+            output=ApiKeyOutput,
         )
     )
     def get(self, api_key_id: uuid.UUID) -> ApiKey:
@@ -149,9 +187,13 @@ class ApiKeyDetail(TenantView):
 
     @operation(
         Contract(
-            name="revoke_api_key", summary="Revoke an API key",
+            name="revoke_api_key",
+            summary="Revoke an API key",
             description="Its next request is refused. A key may revoke itself.",
-            verb="keys:write", output=None, shape="none", status=204,
+            verb="keys:write",
+            output=None,
+            shape="none",
+            status=204,
         )
     )
     def delete(self, api_key_id: uuid.UUID) -> None:

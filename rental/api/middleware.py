@@ -17,8 +17,13 @@ GOOD_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 _CODE_OF = {
     301: "not_found",  # Django's offer to append a slash; no path of the API ends in one
-    400: "malformed_request", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
-    413: "content_too_large", 415: "unsupported_media_type", 503: "unavailable",
+    400: "malformed_request",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "content_too_large",
+    415: "unsupported_media_type",
+    503: "unavailable",
 }
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
@@ -56,9 +61,7 @@ def in_one_thread(get_response: Handler) -> Handler:
     return get_response
 
 
-def _as_problem(
-    request: HttpRequest, response: HttpResponseBase, name: str
-) -> HttpResponseBase:
+def _as_problem(request: HttpRequest, response: HttpResponseBase, name: str) -> HttpResponseBase:
     if "json" in response.get("Content-Type", ""):
         return response
     status = response.status_code

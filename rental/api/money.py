@@ -108,8 +108,10 @@ class TransferOutput(Output):
 class BalanceDetail(TenantView):
     @operation(
         Contract(
-            name="get_balance", summary="Get the balance, with an estimate",
-            verb="billing:read", output=BalanceOutput,
+            name="get_balance",
+            summary="Get the balance, with an estimate",
+            verb="billing:read",
+            output=BalanceOutput,
         )
     )
     def get(self) -> Balance:
@@ -130,8 +132,12 @@ class ChargesView(TenantView):
 class ChargeList(ChargesView):
     @operation(
         Contract(
-            name="list_charges", summary="List charges, newest first", verb="billing:read",
-            output=ChargeOutput, shape="page", query=ChargeQuery,
+            name="list_charges",
+            summary="List charges, newest first",
+            verb="billing:read",
+            output=ChargeOutput,
+            shape="page",
+            query=ChargeQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Charge]:
@@ -150,8 +156,12 @@ class ChargeList(ChargesView):
 class InstanceCharges(ChargesView):
     @operation(
         Contract(
-            name="list_instance_charges", summary="List the charges of an instance",
-            verb="billing:read", output=ChargeOutput, shape="page", query=PageQuery,
+            name="list_instance_charges",
+            summary="List the charges of an instance",
+            verb="billing:read",
+            output=ChargeOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, instance_id: uuid.UUID, query: dict[str, Any]) -> Page[Charge]:
@@ -162,8 +172,12 @@ class InstanceCharges(ChargesView):
 class InstanceSegments(ChargesView):
     @operation(
         Contract(
-            name="list_instance_segments", summary="List what was metered of an instance",
-            verb="billing:read", output=SegmentOutput, shape="page", query=PageQuery,
+            name="list_instance_segments",
+            summary="List what was metered of an instance",
+            verb="billing:read",
+            output=SegmentOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, instance_id: uuid.UUID, query: dict[str, Any]) -> Page[Segment]:
@@ -176,8 +190,12 @@ class InstanceSegments(ChargesView):
 class TransferList(TenantView):
     @operation(
         Contract(
-            name="list_transfers", summary="List the ledger's movements, newest first",
-            verb="billing:read", output=TransferOutput, shape="page", query=PageQuery,
+            name="list_transfers",
+            summary="List the ledger's movements, newest first",
+            verb="billing:read",
+            output=TransferOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Transfer]:

@@ -60,7 +60,9 @@ class OperationQuery(PageQuery):
 
 class OperationWait(Query):
     wait = serializers.IntegerField(
-        min_value=0, max_value=30, default=0,
+        min_value=0,
+        max_value=30,
+        default=0,
         help_text="Answer when the operation has ended, or after so many seconds.",
     )
 
@@ -68,8 +70,12 @@ class OperationWait(Query):
 class OperationList(TenantView):
     @operation(
         Contract(
-            name="list_operations", summary="List operations, newest first",
-            verb="instances:read", output=OperationOutput, shape="page", query=OperationQuery,
+            name="list_operations",
+            summary="List operations, newest first",
+            verb="instances:read",
+            output=OperationOutput,
+            shape="page",
+            query=OperationQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Operation]:
@@ -83,8 +89,11 @@ class OperationList(TenantView):
 class OperationDetail(TenantView):
     @operation(
         Contract(
-            name="get_operation", summary="Get an operation, or wait for its end",
-            verb="instances:read", output=OperationOutput, query=OperationWait,
+            name="get_operation",
+            summary="Get an operation, or wait for its end",
+            verb="instances:read",
+            output=OperationOutput,
+            query=OperationWait,
         )
     )
     def get(self, operation_id: uuid.UUID, query: dict[str, Any]) -> Operation:

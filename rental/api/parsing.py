@@ -40,9 +40,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_decoder = json.JSONDecoder(
-    parse_int=_whole, parse_constant=_constant, object_pairs_hook=_pairs
-)
+_decoder = json.JSONDecoder(parse_int=_whole, parse_constant=_constant, object_pairs_hook=_pairs)
 
 
 def _check(value: Any, depth: int) -> None:
@@ -70,7 +68,9 @@ class StrictJson(BaseParser):
     media_type = "application/json"
 
     def parse(
-        self, stream: Any, media_type: str | None = None,
+        self,
+        stream: Any,
+        media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         raw = stream.read(MAX_BYTES + 1)
@@ -83,7 +83,8 @@ class StrictJson(BaseParser):
         except (ValueError, RecursionError) as error:
             where = getattr(error, "pos", None)
             raise _refuse(
-                _("The body is not JSON.") if where is None
+                _("The body is not JSON.")
+                if where is None
                 else _("The body is not JSON (at character %d).") % where
             ) from None
         _check(value, 0)

@@ -23,8 +23,12 @@ class ProjectOutput(Output):
 class ProjectList(TenantView):
     @operation(
         Contract(
-            name="list_projects", summary="List projects", verb="projects:read",
-            output=ProjectOutput, shape="page", query=PageQuery,
+            name="list_projects",
+            summary="List projects",
+            verb="projects:read",
+            output=ProjectOutput,
+            shape="page",
+            query=PageQuery,
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Project]:
@@ -34,7 +38,9 @@ class ProjectList(TenantView):
 class ProjectDetail(TenantView):
     @operation(
         Contract(
-            name="get_project", summary="Get a project", verb="projects:read",
+            name="get_project",
+            summary="Get a project",
+            verb="projects:read",
             output=ProjectOutput,
         )
     )

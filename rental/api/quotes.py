@@ -43,7 +43,8 @@ class QuoteOutput(Output):
     total_per_hour = Money()
     currency = serializers.CharField()
     balance_lasts_seconds = serializers.IntegerField(
-        source="balance_lasts_s", allow_null=True,
+        source="balance_lasts_s",
+        allow_null=True,
         help_text="How long the balance lasts with this order; null if nothing is spent.",
     )
     created_at = Instant()
@@ -53,21 +54,34 @@ class QuoteOutput(Output):
 class QuoteCreate(TenantView):
     @operation(
         Contract(
-            name="create_quote", summary="Ask what an order would cost", verb="instances:write",
-            output=QuoteOutput, status=201, body=QuoteInput, once=True, errors=(404, 409),
+            name="create_quote",
+            summary="Ask what an order would cost",
+            verb="instances:write",
+            output=QuoteOutput,
+            status=201,
+            body=QuoteInput,
+            once=True,
+            errors=(404, 409),
         )
     )
     def post(self, asked: dict[str, Any]) -> Quote:
         return make_quote(
-            tenant_id=self.tenant_id, offer_code=asked["offer"], market=asked["market"],
-            image_code=asked["image"], count=asked["count"], now=self.now,
+            tenant_id=self.tenant_id,
+            offer_code=asked["offer"],
+            market=asked["market"],
+            image_code=asked["image"],
+            count=asked["count"],
+            now=self.now,
         )
 
 
 class QuoteDetail(TenantView):
     @operation(
         Contract(
-            name="get_quote", summary="Get a quote", verb="instances:read", output=QuoteOutput,
+            name="get_quote",
+            summary="Get a quote",
+            verb="instances:read",
+            output=QuoteOutput,
         )
     )
     def get(self, quote_id: uuid.UUID) -> Quote:

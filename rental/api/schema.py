@@ -40,7 +40,7 @@ _REASONS = {
 class ProblemErrorOutput(Output):
     """One thing wrong with one part of the input."""
 
-    field = serializers.CharField(help_text="Dotted path; empty for the whole body.")  # type: ignore[assignment]
+    field = serializers.CharField(help_text="Dotted path; empty for the whole body.")
     code = serializers.CharField()
     detail = serializers.CharField()
 
@@ -94,7 +94,7 @@ class ContractSchema(AutoSchema):
     def get_summary(self) -> str:
         return self.contract.summary
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]
         words = [self.contract.description.strip()]
         if self.contract.verb:
             words.append(f"Needs `{self.contract.verb}`.")
@@ -109,7 +109,9 @@ class ContractSchema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         parameters: list[Any] = [
             OpenApiParameter(
-                "X-Request-Id", str, OpenApiParameter.HEADER,
+                "X-Request-Id",
+                str,
+                OpenApiParameter.HEADER,
                 description="Your own name for this request; comes back in the answer.",
             )
         ]
@@ -118,7 +120,9 @@ class ContractSchema(AutoSchema):
         if self.contract.once:
             parameters.append(
                 OpenApiParameter(
-                    "Idempotency-Key", str, OpenApiParameter.HEADER,
+                    "Idempotency-Key",
+                    str,
+                    OpenApiParameter.HEADER,
                     description="1-255 printable characters. The same key with the same body "
                     "is answered with the first answer and does nothing again.",
                 )
@@ -126,7 +130,9 @@ class ContractSchema(AutoSchema):
         if self.contract.if_match is not None:
             parameters.append(
                 OpenApiParameter(
-                    "If-Match", str, OpenApiParameter.HEADER,
+                    "If-Match",
+                    str,
+                    OpenApiParameter.HEADER,
                     required=self.contract.if_match == "required",
                     description='The ETag that you have read, such as "3", or *.',
                 )
@@ -141,7 +147,8 @@ class ContractSchema(AutoSchema):
         given: Any = None
         if contract.output is not None:
             given = (
-                contract.output if contract.shape == "one"
+                contract.output
+                if contract.shape == "one"
                 else _envelope(contract.output, contract.shape)
             )
         answers: dict[Any, Any] = {

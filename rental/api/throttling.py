@@ -87,8 +87,8 @@ class KeyThrottle(BaseThrottle):
         if not settings.RATE_LIMITS_ENABLED:
             return True
         limit, window = settings.RATE_LIMIT_REQUESTS, settings.RATE_LIMIT_WINDOW.total_seconds()
-        name = str(request.auth.id) if request.auth is not None else self.get_ident(request)
-        self.verdict = _bucket(settings.REDIS_URL).take(str(name), limit=limit, window=window)
+        name = str(getattr(request.auth, "id", None) or self.get_ident(request))
+        self.verdict = _bucket(settings.REDIS_URL).take(name, limit=limit, window=window)
         if self.verdict is None:
             return True
         view.rate_headers = {

@@ -64,32 +64,58 @@ def put_on_sale() -> tuple[Offer, Image, int]:
     region = Region.objects.create(code="east", name="East")
     Zone.objects.create(code="east-1", region=region)
     GpuModel.objects.create(
-        name="RTX 4090", memory_mib=24576, vendor="nvidia", fp16_tflops="165.20",
-        compute_capability="8.9", active=True,
+        name="RTX 4090",
+        memory_mib=24576,
+        vendor="nvidia",
+        fp16_tflops="165.20",
+        compute_capability="8.9",
+        active=True,
     )
     offer = Offer.objects.create(
-        code="rtx4090-share1", name="A tenth of an RTX 4090", region="east",
-        gpu_model_name="RTX 4090", gpu_memory_mib=24576, slice="share", isolation="shared",
-        count=1, tenths=1, vram_mib=2400, cpu_milli=1000, ram_mib=4096, disk_mib=20480,
+        code="rtx4090-share1",
+        name="A tenth of an RTX 4090",
+        region="east",
+        gpu_model_name="RTX 4090",
+        gpu_memory_mib=24576,
+        slice="share",
+        isolation="shared",
+        count=1,
+        tenths=1,
+        vram_mib=2400,
+        cpu_milli=1000,
+        ram_mib=4096,
+        disk_mib=20480,
         markets=["on_demand"],
     )
     image = Image.objects.create(
-        code="pytorch-2.4", name="PyTorch 2.4", ref="pytorch:2.4", cuda="12.4",
-        frameworks={"pytorch": "2.4.0"}, min_capability=70,
+        code="pytorch-2.4",
+        name="PyTorch 2.4",
+        ref="pytorch:2.4",
+        cuda="12.4",
+        frameworks={"pytorch": "2.4.0"},
+        min_capability=70,
     )
     now = database_now()
     price = 4_900_000
     publish_price(
-        price_key=price_key(offer, "on_demand"), currency="CNY", price=price, unit="hour",
-        effective_at=now, now=now,
+        price_key=price_key(offer, "on_demand"),
+        currency="CNY",
+        price=price,
+        unit="hour",
+        effective_at=now,
+        now=now,
     )
     return offer, image, price
 
 
 def give_money(tenant, amount: int, key: str = "gift") -> None:
     credit(
-        tenant_id=tenant.id, amount=amount, reason="test", actor=OPERATOR,
-        key=f"{key}-{tenant.id}", now=database_now(),
+        tenant_id=tenant.id,
+        amount=amount,
+        reason="test",
+        actor=OPERATOR,
+        key=f"{key}-{tenant.id}",
+        now=database_now(),
     )
 
 

@@ -27,9 +27,7 @@ BASE = {
                 "requestBody": {
                     "required": True,
                     "content": {
-                        "application/json": {
-                            "schema": {"$ref": "#/components/schemas/ThingInput"}
-                        }
+                        "application/json": {"schema": {"$ref": "#/components/schemas/ThingInput"}}
                     },
                 },
                 "responses": {"201": {"description": "made"}},
@@ -78,9 +76,7 @@ BREAKS = {
         maximum=50
     ),
     "field removed": lambda item, schemas, new: schemas["Thing"]["properties"].pop("id"),
-    "field no longer promised": lambda item, schemas, new: schemas["Thing"].update(
-        required=["id"]
-    ),
+    "field no longer promised": lambda item, schemas, new: schemas["Thing"].update(required=["id"]),
     "output type widened": lambda item, schemas, new: schemas["Thing"]["properties"]["id"].update(
         type=["string", "null"]
     ),
@@ -88,9 +84,9 @@ BREAKS = {
         required=["name", "kind"]
     ),
     "input removed": lambda item, schemas, new: schemas["ThingInput"]["properties"].pop("kind"),
-    "enum narrowed": lambda item, schemas, new: schemas["ThingInput"]["properties"][
-        "kind"
-    ].update(enum=["a"]),
+    "enum narrowed": lambda item, schemas, new: schemas["ThingInput"]["properties"]["kind"].update(
+        enum=["a"]
+    ),
     "length tightened": lambda item, schemas, new: schemas["ThingInput"]["properties"][
         "name"
     ].update(maxLength=40),

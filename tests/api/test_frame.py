@@ -27,8 +27,14 @@ def problem(response, status: int, code: str) -> dict:
 
 @pytest.mark.parametrize(
     ("micro", "text"),
-    [(0, "0.00"), (1, "0.000001"), (1_250_000, "1.25"), (-4_900_000, "-4.90"),
-     (9_223_372_036_854_775_807, "9223372036854.775807"), (100_000, "0.10")],
+    [
+        (0, "0.00"),
+        (1, "0.000001"),
+        (1_250_000, "1.25"),
+        (-4_900_000, "-4.90"),
+        (9_223_372_036_854_775_807, "9223372036854.775807"),
+        (100_000, "0.10"),
+    ],
 )
 def test_money_is_an_exact_decimal_string(micro, text):
     assert money_text(micro) == text
@@ -52,10 +58,21 @@ def test_a_key_in_the_query_is_not_looked_at(world, api):
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1", "/v1/", "/v1/nothing", "/v1/instances/", "/v1/instances/x/y/z", "/v1/a%0Ab",
-             "/v1/instances/%00", "/v1/%ff%fe", "/v1/instances/ins_ü", "/v1/instances/1",
-             "/v1/instances/ins_00000000000000000000000000",
-             "/v1/operations/ins_00000000000000000000000000"],
+    "path",
+    [
+        "/v1",
+        "/v1/",
+        "/v1/nothing",
+        "/v1/instances/",
+        "/v1/instances/x/y/z",
+        "/v1/a%0Ab",
+        "/v1/instances/%00",
+        "/v1/%ff%fe",
+        "/v1/instances/ins_ü",
+        "/v1/instances/1",
+        "/v1/instances/ins_00000000000000000000000000",
+        "/v1/operations/ins_00000000000000000000000000",
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_what_is_not_there_is_a_json_404(api, path, method):
@@ -132,13 +149,34 @@ def test_unknown_and_wrong_fields_are_listed_together(api):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"count": "1"}, {"count": 1.0}, {"count": True}, {"count": None}, {"count": 10**19},
-     {"name": 5}, {"name": ""}, {"name": "a" * 65}, {"offer": None}, {"market": "moon"},
-     {"market": ["on_demand"]}, {"max_hourly_price": 5}, {"max_hourly_price": "1.2345678"},
-     {"max_hourly_price": "-1"}, {"max_hourly_price": "1e5"}, {"max_hourly_price": "٣"},
-     {"max_hourly_price": "9" * 13}, {"command": "ls"}, {"command": [1]}, {"env": []},
-     {"env": {"A B": "x"}}, {"env": {f"A{n}": "" for n in range(65)}}, {"quote_id": "quo_"},
-     {"project_id": 7}, {"ssh_key_ids": None}, {"ssh_key_ids": "ssh_x"}],
+    [
+        {"count": "1"},
+        {"count": 1.0},
+        {"count": True},
+        {"count": None},
+        {"count": 10**19},
+        {"name": 5},
+        {"name": ""},
+        {"name": "a" * 65},
+        {"offer": None},
+        {"market": "moon"},
+        {"market": ["on_demand"]},
+        {"max_hourly_price": 5},
+        {"max_hourly_price": "1.2345678"},
+        {"max_hourly_price": "-1"},
+        {"max_hourly_price": "1e5"},
+        {"max_hourly_price": "٣"},
+        {"max_hourly_price": "9" * 13},
+        {"command": "ls"},
+        {"command": [1]},
+        {"env": []},
+        {"env": {"A B": "x"}},
+        {"env": {f"A{n}": "" for n in range(65)}},
+        {"quote_id": "quo_"},
+        {"project_id": 7},
+        {"ssh_key_ids": None},
+        {"ssh_key_ids": "ssh_x"},
+    ],
 )
 def test_a_wrong_value_is_a_422_for_its_field(api, changes):
     found = problem(api.post("/v1/instances", order(**changes)), 422, "invalid_request")["errors"]
@@ -148,10 +186,26 @@ def test_a_wrong_value_is_a_422_for_its_field(api, changes):
 
 @pytest.mark.parametrize(
     "query",
-    ["colour=red", "limit=0", "limit=101", "limit=x", "limit=" + "9" * 400, "cursor=", "cursor=x",
-     "state=moon", "state=", "state=running,moon", "project_id=1", "created_after=yesterday",
-     "created_after=2026-01-01", "created_after=0001-01-01T00:00:00%2B23:59", "sort=name",
-     "cursor=%00", "cursor=%ff", "state=%00"],
+    [
+        "colour=red",
+        "limit=0",
+        "limit=101",
+        "limit=x",
+        "limit=" + "9" * 400,
+        "cursor=",
+        "cursor=x",
+        "state=moon",
+        "state=",
+        "state=running,moon",
+        "project_id=1",
+        "created_after=yesterday",
+        "created_after=2026-01-01",
+        "created_after=0001-01-01T00:00:00%2B23:59",
+        "sort=name",
+        "cursor=%00",
+        "cursor=%ff",
+        "state=%00",
+    ],
 )
 def test_a_wrong_parameter_is_a_422(api, query):
     problem(api.get(f"/v1/instances?{query}"), 422, "invalid_request")
@@ -190,9 +244,7 @@ def test_a_database_that_is_away_is_a_503(api, monkeypatch):
     assert response["Retry-After"] == "2"
 
 
-@pytest.mark.parametrize(
-    "key", ["", " ", "x" * 256, "schlüssel", "a\tb"]
-)
+@pytest.mark.parametrize("key", ["", " ", "x" * 256, "schlüssel", "a\tb"])
 def test_a_bad_idempotency_key_is_a_422(api, key):
     response = api.post("/v1/instances", order(), idempotency_key=key)
     if key.strip() or not key:

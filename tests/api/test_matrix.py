@@ -38,7 +38,13 @@ pytestmark = pytest.mark.django_db
 # --- what every route is
 
 PUBLIC = {  # open to everybody: tells nothing of any tenant
-    "", "healthz", "readyz", "language", "v1/docs", "v1/openapi.json", r"v1/^[\s\S]*$",
+    "",
+    "healthz",
+    "readyz",
+    "language",
+    "v1/docs",
+    "v1/openapi.json",
+    r"v1/^[\s\S]*$",
 }
 ACCOUNTS = "accounts/"  # allauth: log in and out, one's own password; acts on the session's user
 ADMIN = "admin/"  # staff only, see below
@@ -178,8 +184,11 @@ def refused_keys(world) -> dict[str, str | None]:
     locked_out = make_api_key(world.tenant, scopes=["*:read"], created_by=inactive)
     type(inactive).objects.filter(pk=inactive.pk).update(is_active=False)
     return {
-        "anonymous": None, "expired": expired[1], "revoked": revoked[1],
-        "removed member": removed[1], "inactive member": locked_out[1],
+        "anonymous": None,
+        "expired": expired[1],
+        "revoked": revoked[1],
+        "removed member": removed[1],
+        "inactive member": locked_out[1],
         "another secret": revoked[1][:-1] + ("a" if revoked[1][-1] != "a" else "b"),
     }
 
@@ -218,7 +227,7 @@ def test_a_stranger_on_his_own_ground_changes_nothing_of_ours(world, ours, stran
             for model in apps.get_models():
                 if any(field.attname == "tenant_id" for field in model._meta.concrete_fields):
                     cursor.execute(
-                        f'SELECT md5(coalesce(string_agg(t::text, \'|\' ORDER BY t::text), \'\'))'
+                        f"SELECT md5(coalesce(string_agg(t::text, '|' ORDER BY t::text), ''))"
                         f' FROM "{model._meta.db_table}" t WHERE tenant_id = %s',
                         [world.tenant.id],
                     )

@@ -47,7 +47,9 @@ def test_offers_have_their_price_and_can_be_filtered(api, world):
         {"market": "on_demand", "unit": "hour", "price": "4.90", "currency": "CNY"}
     ]
     assert read(api.get("/v1/offers?region=west")) == {
-        "data": [], "has_more": False, "next_cursor": None,
+        "data": [],
+        "has_more": False,
+        "next_cursor": None,
     }
 
 
@@ -84,10 +86,18 @@ def test_an_order_takes_a_quote_and_refuses_another_tenants(api, stranger):
         ({"offer": "nothing"}, 422, "unknown_offer", "offer"),
         ({"image": "nothing"}, 422, "unknown_image", "image"),
         ({"market": "spot"}, 422, "market_not_offered", "market"),
-        ({"project_id": to_text("prj", __import__("uuid").UUID(int=7))}, 422, "unknown_project",
-         "project_id"),
-        ({"ssh_key_ids": [to_text("ssh", __import__("uuid").UUID(int=7))]}, 422,
-         "unknown_ssh_key", "ssh_key_ids"),
+        (
+            {"project_id": to_text("prj", __import__("uuid").UUID(int=7))},
+            422,
+            "unknown_project",
+            "project_id",
+        ),
+        (
+            {"ssh_key_ids": [to_text("ssh", __import__("uuid").UUID(int=7))]},
+            422,
+            "unknown_ssh_key",
+            "ssh_key_ids",
+        ),
         ({"max_hourly_price": "4.899999"}, 409, "price_exceeded", "max_hourly_price"),
     ],
 )
@@ -117,7 +127,11 @@ def test_an_order_answers_a_list_with_operations(api):
     assert data[0]["env"] == {"A": "1"}
     assert data[0]["operation"]["kind"] == "create"
     assert [step["name"] for step in data[0]["operation"]["steps"]] == [
-        "reserved", "node_accepted", "image", "started", "ssh_ready",
+        "reserved",
+        "node_accepted",
+        "image",
+        "started",
+        "ssh_ready",
     ]
     assert data[0]["waiting"]["reasons"] == {}
 
@@ -133,7 +147,8 @@ def test_instances_are_listed_newest_first_page_by_page(api):
     assert [one["id"] for one in oldest] == seen[::-1]
     problem(  # a cursor is good for its own list only
         api.get(f"/v1/instances?limit=3&state=queued&cursor={first['next_cursor']}"),
-        422, "invalid_request",
+        422,
+        "invalid_request",
     )
 
 
@@ -141,8 +156,11 @@ def test_instances_are_filtered(api, world):
     one = create(api)
     project = to_text("prj", default_project(world.tenant).id)
     for query, count in (
-        ("state=queued", 1), ("state=running,queued", 1), ("state=stopped", 0),
-        (f"project_id={project}", 1), (f"created_after={one['created_at']}", 1),
+        ("state=queued", 1),
+        ("state=running,queued", 1),
+        ("state=stopped", 0),
+        (f"project_id={project}", 1),
+        (f"created_after={one['created_at']}", 1),
         (f"created_before={one['created_at']}", 0),
     ):
         assert len(read(api.get(f"/v1/instances?{query}"))["data"]) == count, query
@@ -150,7 +168,9 @@ def test_instances_are_filtered(api, world):
 
 def test_a_list_takes_the_same_number_of_queries_for_one_and_for_ten(api):
     create(api)
-    with CaptureQueriesContext(connection, ) as one:
+    with CaptureQueriesContext(
+        connection,
+    ) as one:
         read(api.get("/v1/instances"))
     read(api.post("/v1/instances", order(count=9)), 201)
     with CaptureQueriesContext(connection) as ten:
@@ -217,11 +237,13 @@ def test_a_repeated_order_is_answered_with_the_first_answer(api):
 def test_a_key_is_not_for_another_request_and_not_for_another_tenant(api, stranger):
     read(api.post("/v1/instances", order(), idempotency_key="k"), 201)
     problem(
-        api.post("/v1/instances", order(count=2), idempotency_key="k"), 422,
+        api.post("/v1/instances", order(count=2), idempotency_key="k"),
+        422,
         "idempotency_key_reused",
     )
     problem(
-        api.post("/v1/quotes", {"offer": "rtx4090-share1"}, idempotency_key="k"), 422,
+        api.post("/v1/quotes", {"offer": "rtx4090-share1"}, idempotency_key="k"),
+        422,
         "idempotency_key_reused",
     )
     read(stranger.post("/v1/instances", order(), idempotency_key="k"), 201)
@@ -229,9 +251,7 @@ def test_a_key_is_not_for_another_request_and_not_for_another_tenant(api, strang
 
 
 def test_a_refusal_is_not_stored(api, world):
-    problem(
-        api.post("/v1/instances", order(offer="x"), idempotency_key="k"), 422, "unknown_offer"
-    )
+    problem(api.post("/v1/instances", order(offer="x"), idempotency_key="k"), 422, "unknown_offer")
     read(api.post("/v1/instances", order(), idempotency_key="k"), 201)
 
 
@@ -242,9 +262,7 @@ def test_64_copies_of_one_order_are_one_instance_and_equal_answers(api):
 
     def send():
         for _ in copies:
-            answers.append(
-                Api(api.key).post("/v1/instances", order(), idempotency_key="only one")
-            )
+            answers.append(Api(api.key).post("/v1/instances", order(), idempotency_key="only one"))
         connection.close()
 
     threads = [threading.Thread(target=send) for _ in range(16)]
@@ -323,7 +341,9 @@ def test_the_balance_is_decimal_text(api, world):
 def test_transfers_tell_what_they_did_to_the_wallet(api, world):
     (transfer,) = read(api.get("/v1/transfers"))["data"]
     assert (transfer["amount"], transfer["change"], transfer["credit"]) == (
-        "1000.00", "1000.00", "cash",
+        "1000.00",
+        "1000.00",
+        "cash",
     )
     assert Transfer.objects.of(world.tenant.id).count() == 1
 
@@ -384,8 +404,13 @@ def test_a_key_makes_none_that_may_do_more_than_itself(world):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"scopes": ["moon:read"]}, {"scopes": []}, {"kind": "agent"},
-     {"expires_at": "2020-01-01T00:00:00Z"}, {"expires_at": "9999-12-31T23:59:59-23:59"}],
+    [
+        {"scopes": ["moon:read"]},
+        {"scopes": []},
+        {"kind": "agent"},
+        {"expires_at": "2020-01-01T00:00:00Z"},
+        {"expires_at": "9999-12-31T23:59:59-23:59"},
+    ],
 )
 def test_a_key_that_makes_no_sense_is_a_422(api, changes):
     body = {"name": "k", "scopes": ["*"], **changes}

@@ -50,7 +50,11 @@ def test_a_walk_sees_each_row_once_in_order(limit, descending):
     seen, cursor = [], None
     while True:
         page = take_page(
-            rows, key=("created_at", "id"), descending=descending, limit=limit, cursor=cursor,
+            rows,
+            key=("created_at", "id"),
+            descending=descending,
+            limit=limit,
+            cursor=cursor,
             scope="projects",
         )
         seen += [row.pk for row in page.rows]
