@@ -73,7 +73,9 @@ class WalletAdmin(ReadOnlyAdmin):
     def has_credit_permission(self, request: HttpRequest, _object_id: object = None) -> bool:
         return bool(cast(User, request.user).has_staff_verb("billing:credit"))
 
-    @action(description=_("Credit wallet"), url_path="credit", permissions=["credit"])
+    @action(  # type: ignore[untyped-decorator]
+        description=_("Credit wallet"), url_path="credit", permissions=["credit"]
+    )
     def credit_wallet(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Ask for amount and reason, then call the service; who, why and how much is audited."""
         if not self.has_credit_permission(request):
