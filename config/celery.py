@@ -66,19 +66,13 @@ BEAT: dict[str, int | Hourly | Nightly] = {
 
 
 class PatientConnection(Connection):
-    """
-    Worker and beat look for their broker every two seconds, however long it was away; who
-    publishes a hint tries twice at once and gives up, since a request waits for him.
-    """
+    """Worker and beat look for their broker every two seconds, however long it was away."""
 
     def _ensure_connection(  # type: ignore[override]  # the intervals are ours to set
         self, errback: Any = None, max_retries: Any = None, **kwargs: Any
     ) -> Any:
-        pause = LONGEST_PAUSE
-        if errback is None:  # nobody wants to hear of tries: a publisher
-            max_retries, pause = 1, 0
-        for name, value in (("start", min(1, pause)), ("step", min(1, pause)), ("max", pause)):
-            kwargs[f"interval_{name}"] = value
+        if errback is not None:  # who waits wants to hear of it; a publisher does not wait
+            kwargs |= {"interval_start": 1, "interval_step": 1, "interval_max": LONGEST_PAUSE}
         return super()._ensure_connection(errback, max_retries, **kwargs)
 
 
@@ -126,9 +120,13 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     broker_connection_timeout=2,
-    # A hint is published once, quickly or not at all.
+    # A hint is published quickly or not at all: a request waits for it.
     task_publish_retry=False,
     broker_transport_options={
+        "max_retries": 1,
+        "interval_start": 0,
+        "interval_step": 0,
+        "interval_max": 0,
         "visibility_timeout": 3600,
         "unacked_restore_interval": 5,
         "unacked_restore_throttle": 1,
