@@ -100,14 +100,14 @@ def make_tenant() -> object:
 
 
 class Drive(threading.Thread):
-    """The passes of the ``drive`` queue, each every 2 s as beat has them; counts its own time."""
+    """The passes of the ``drive`` queue, each every 2 s as beat has them; counts their CPU time."""
 
     PERIOD = 2.0
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self._ended = threading.Event()
-        self.cpu = 0.0
+        self.cpu: Counter[str] = Counter()
 
     def run(self) -> None:
         from billing.services.exhaust import close_exhausted
@@ -117,8 +117,10 @@ class Drive(threading.Thread):
 
         while not self._ended.wait(self.PERIOD):
             for work in (passes.place, passes.sync, passes.deadlines, watch_nodes, close_exhausted):
+                began = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
                 work(now=database_now())
-            self.cpu = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+                ended = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+                self.cpu[work.__name__] += ended - began
 
     def stop(self) -> None:
         self._ended.set()
@@ -239,11 +241,12 @@ def run(folder: Path, *, count: int, seconds: int) -> None:
         ordered = time.monotonic() - began
         started = wait_for("running", slices)
 
-        drive_before = drive.cpu
+        drive_before = Counter(drive.cpu)
         before = Meters(gateway=gateway, agents=agents)
         time.sleep(seconds)  # the measurement itself
         after = Meters(gateway=gateway, agents=agents)
-        drive_cost = drive.cpu - drive_before
+        drive_cost = Counter(drive.cpu)
+        drive_cost.subtract(drive_before)
         memory = memory_mib(gateway.process.pid)
         agents_rss = sum(memory_mib(agent.pid)["rss"] for agent in agents)
         agents_own = sum(memory_mib(agent.pid)["own"] for agent in agents)
@@ -280,7 +283,8 @@ def run(folder: Path, *, count: int, seconds: int) -> None:
             ("gateway, CPU", share(after.gateway - before.gateway)),
             ("gateway, memory", f"{memory['rss']:.0f} MiB (its own {memory['own']:.0f})"),
             ("PostgreSQL for the gateway, CPU", share(after.postgres - before.postgres)),
-            ("passes, CPU", share(drive_cost)),
+            ("passes, CPU", share(drive_cost.total())),
+            *[(f"  {name}", share(cost)) for name, cost in drive_cost.most_common()],
             ("agents, CPU, all together", share(after.agents - before.agents)),
             ("agents, memory, all together", f"{agents_rss:.0f} MiB (own {agents_own:.0f})"),
             ("frames a second", f"{per_second('frames_total'):.1f}"),
@@ -302,7 +306,7 @@ def run(folder: Path, *, count: int, seconds: int) -> None:
             "gateway_cpu": round((after.gateway - before.gateway) / span, 4),
             "gateway_rss_mib": round(memory["rss"], 1),
             "postgres_cpu": round((after.postgres - before.postgres) / span, 4),
-            "passes_cpu": round(drive_cost / span, 4),
+            "passes_cpu": round(drive_cost.total() / span, 4),
             "agents_cpu": round((after.agents - before.agents) / span, 4),
             "agents_rss_mib": round(agents_rss, 1),
             "frames_per_second": round(per_second("frames_total"), 1),

@@ -21,7 +21,7 @@ from rental.gateway.transit import add_age
 from rental.gateway.usage import Frame
 from scheduler.services.liveness import Pulse
 
-LONGEST_FRAME = 1_048_576  # characters; a hello of a full node is about 50,000
+LONGEST_FRAME = 4 * 2**20  # characters; a replay of 500 runs with 100 stretches each is 3 million
 STRIKES = 3  # refused frames in a row: whoever sends them does not speak our language
 
 log = structlog.get_logger()

@@ -4,6 +4,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from agents import protocol
+from rental.gateway.consumer import LONGEST_FRAME
 from rental.records.clock import database_now
 from scheduler.models import Agent, NodeLiveness
 from scheduler.services.enrolment import revoke_agent
@@ -157,7 +158,7 @@ def test_a_frame_above_the_limit_ends_the_link(server):
     enrolled = make_agent()
     agent = server.connect(enrolled.credential)
 
-    agent.send_raw(" " * 1_048_577)
+    agent.send_raw(" " * (LONGEST_FRAME + 1))
 
     assert agent.take(protocol.Refused).code == "too_big"
     assert agent.close_code() == 1009
