@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -277,6 +279,13 @@ class Stack:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
 
+def state_dir(name: str) -> Path:
+    """A folder whose path is short enough for a socket and open enough for an instance's user."""
+    made = Path(tempfile.mkdtemp(prefix=f"tsr-{name}-", dir="/tmp"))
+    made.chmod(0o711)
+    return made
+
+
 @contextlib.contextmanager
 def running_stack(state_dir: Path, **options: Any) -> Iterator[Stack]:
     stack = Stack(state_dir, **options)
@@ -284,6 +293,8 @@ def running_stack(state_dir: Path, **options: Any) -> Iterator[Stack]:
         yield stack.start()
     finally:
         stack.stop()
+        if sys.exc_info()[0] is None:  # what broke is looked at
+            shutil.rmtree(state_dir, ignore_errors=True)
 
 
 @dataclass

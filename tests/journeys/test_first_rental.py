@@ -1,7 +1,7 @@
 """
-The first rental, with real processes and the real OpenSSH client: order a share, log in, stop, and
-compare the bill with a clock inside the instance. Four rentals run side by side, three of them under
-a partition of their node: in the middle, over the start, over the stop.
+The first rental, with real processes and the real OpenSSH client: order a share, log in, stop,
+and compare the bill with a clock inside the instance. Four rentals run side by side, three of them
+under a partition of their node: in the middle, over the start, over the stop.
 """
 
 import os
@@ -23,6 +23,7 @@ from tests.journeys.stack import (
     Stack,
     micro,
     running_stack,
+    state_dir,
     wait_for,
 )
 
@@ -51,8 +52,8 @@ class Rental:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory):
-    with running_stack(Path("/tmp") / f"tsr-journey-{os.getpid()}") as stack:
+def stack():
+    with running_stack(state_dir("journey")) as stack:
         yield stack
 
 
