@@ -114,7 +114,7 @@ def plan(
 
     for sight in sorted(sights, key=lambda s: s.container):
         order = by_allocation.get(sight.allocation)
-        if order is None or (sight.incarnation > order.incarnation and order.want == "run"):
+        if order is None or (sight.incarnation > order.incarnation and order.want != "gone"):
             result.unknown.append(sight)
         elif sight.allocation not in busy:
             result.actions += _for_container(sight, order, reasons.get(sight.allocation))

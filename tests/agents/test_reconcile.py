@@ -88,6 +88,14 @@ def test_a_higher_incarnation_than_ordered_is_reported_and_left():
     assert (result.actions, result.unknown) == ([], [sight])
 
 
+def test_a_stop_of_an_earlier_incarnation_ends_no_later_one():
+    # a database from before the restart that followed that stop
+    sight = a_sight(incarnation=2)
+    result = plan(sights=[sight], orders=[an_order(want="stop")])
+    assert result.actions == []
+    assert result.unknown == [sight]
+
+
 def test_two_allocations_of_one_instance_never_run_together():
     old, new = an_order("alc_1", want="gone"), an_order("alc_2", slices=[tenth(1)])
     for state in ("alive", "unknown", "ended"):
