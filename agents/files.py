@@ -10,7 +10,9 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        os.write(handle, content)
+        # A disk that fills up takes a part and says so only at the next write.
+        while content:
+            content = content[os.write(handle, content) :]
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 
@@ -10,6 +11,7 @@ from agents.drivers.base import DriverError
 from agents.drivers.local.runtime import _choose_uid, _environment
 from agents.drivers.null import NullRuntime
 from agents.drivers.simulated import Faults, HangingRuntime, SimulatedGpus
+from agents.files import read_json, write_json
 from agents.settings import ConfigError, read_config, read_credential
 from tests.agents.fakes import FakeClock, a_residence, an_order, labels_of, tenth
 from tests.agents.test_node import story
@@ -178,3 +180,10 @@ def test_loader_and_gpu_variables_are_never_the_customers(tmp_path):
     assert env["A"] == "1"
     assert not [name for name in env if name.startswith(("LD_", "NVIDIA_"))]
     assert env["TESSERA_GPUS"] == "GPU-0"
+
+
+def test_a_file_is_whole_or_not_there_when_the_disk_takes_only_a_part(tmp_path, monkeypatch):
+    really = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: really(handle, data[:3]))
+    write_json(tmp_path / "label.json", {"instance": "ins_1"})
+    assert read_json(tmp_path / "label.json") == {"instance": "ins_1"}
