@@ -75,7 +75,9 @@ class Node:
         self.facts = self._read_facts(None)
 
         self._lookout = Lookout(runtime, deadline_s=self.pace.inspect)
-        self._phase_seq = spool.read_fact("phase_seq")
+        # A spool that is new begins above whatever an earlier one of this node has said: the
+        # server takes a lower seq for old news, and would never believe that anything is gone.
+        self._phase_seq = spool.read_fact("phase_seq", clock.now().wall_s * 1000)
         self._ending: dict[str, int] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting: dict[str, Labels] = {}
@@ -122,7 +124,10 @@ class Node:
         """See, meter, decide, act. An action is a task; its allocation is left alone meanwhile."""
         self.facts = self._read_facts(self.facts)
         await self._lookout.look(
-            now=self.clock.now(), ending=self._ending, starting=self._starting.values()
+            now=self.clock.now(),
+            ending=self._ending,
+            starting=self._starting.values(),
+            remember=self._remember,
         )
         now = self.clock.now()
         if not self._lookout.is_blind:
@@ -181,6 +186,22 @@ class Node:
         if facts != known:
             self.changed.set()
         return facts
+
+    def _remember(self, container: str) -> Labels:
+        """What the spool tells of a container that the runtime lists and could not read yet."""
+        allocation, _, number = container.rpartition(".")
+        incarnation = int(number) if number.isdecimal() else 0
+        record = self.phases.get(allocation)
+        is_it = record is not None and record.incarnation == incarnation
+        order = next((o for o in self.orders if o.allocation == allocation), None)
+        return Labels(
+            node=self.name,
+            instance=record.instance if record is not None else "",
+            allocation=allocation,
+            incarnation=incarnation,
+            run=(record.run or "") if record is not None and is_it else "",
+            slices=tuple(order.slices) if order is not None else (),
+        )
 
     async def _list_residences(self) -> None:
         try:
@@ -249,7 +270,9 @@ class Node:
     def _judge(self, now: Instant) -> None:
         """Draw from what is seen where each allocation stands."""
         for sight in self.sights:
-            if sight.allocation not in self.phases and sight.allocation not in self._tasks:
+            if sight.allocation in self.phases or sight.allocation in self._tasks:
+                continue
+            if sight.container in self._lookout.containers:
                 # Started by an agent that forgot, or that died before it could write.
                 self._reach(sight, "starting", now)
         for record in list(self.phases.values()):
@@ -398,13 +421,14 @@ class Node:
         finished = {
             (r.allocation, r.incarnation) for r in self.phases.values() if r.phase in FINISHED
         }
+        gone = {r.allocation: r.incarnation for r in self.phases.values() if r.phase == "gone"}
         plan = reconcile.plan(
             sights=self.sights,
             orders=orders,
             residences=[] if self.desired is None else self.desired.residences,
             present={f.residence for f in self.residences if f.state == "present"},
             finished=finished,
-            confirmed={r.allocation for r in self.phases.values() if r.phase == "gone"},
+            confirmed={o.allocation for o in orders if o.incarnation <= gone.get(o.allocation, 0)},
             busy={*self._tasks, *(k for k, at in self._retry_at.items() if at > now.boot_ms)},
             reasons=reasons,
         )

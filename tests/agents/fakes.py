@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from agents.clock import Instant
-from agents.drivers.base import Container, Labels, NoSuchContainer
+from agents.drivers.base import Container, DriverError, Labels, NoSuchContainer
 from agents.meter import Traffic
 from agents.protocol import (
     AllocationSpec,
@@ -60,6 +60,7 @@ class FakeRuntime:
         self.lasting = False
         self.start_error = None
         self.hang = set()
+        self.broken = set()
         self.calls = []
 
     async def list_containers(self):
@@ -70,6 +71,8 @@ class FakeRuntime:
     async def inspect(self, container):
         if container in self.hang:
             await asyncio.Event().wait()
+        if container in self.broken:
+            raise DriverError("input/output error")
         found = self.containers.get(container)
         if found is None:
             raise NoSuchContainer(container)

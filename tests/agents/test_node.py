@@ -80,7 +80,8 @@ def test_an_order_becomes_a_running_instance(stage):
         stage.obey(an_order())
         await stage.pass_(2)
         assert [r.phase for r in stage.node.news] == ["accepted", "pulling", "starting", "running"]
-        assert [r.seq for r in stage.node.news] == [1, 2, 3, 4]
+        first = stage.node.news[0].seq
+        assert [r.seq for r in stage.node.news] == [first, first + 1, first + 2, first + 3]
         assert stage.node.phases["alc_1"].endpoints[0].port == 2222
         assert "run_alc_1_1" in stage.node.meters
         assert stage.node.usage_is_due
@@ -440,6 +441,108 @@ def test_new_keys_reach_a_running_instance(stage):
         await stage.pass_(2)
         assert ("update", "alc_1.1", 2) in stage.runtime.calls
         assert stage.node.phases["alc_1"].spec_rev == 2
+        assert stage.phase() == ("running", "")
+
+    story(tell())
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_container_that_a_new_agent_cannot_read_is_not_missing(stage, ordered):
+    async def tell():
+        stage.obey(an_order())
+        await stage.pass_(2)
+        stage.clock.advance(60_000)
+        await stage.pass_()
+        if not ordered:
+            stage.obey(version=2)  # the database forgot it
+        # the agent dies, and the runtime hangs on the container when the next one asks
+        stage.runtime.hang.add("alc_1.1")
+        stage.crash()
+        await stage.pass_(3)
+        assert stage.phase() == ("running", "")
+        assert [sight.state for sight in stage.node.sights] == ["unknown"]
+        assert [sight.container for sight in stage.node.unknown] == ([] if ordered else ["alc_1.1"])
+        assert "run_alc_1_1" in stage.node.meters
+
+        # it answers again, to a new question: nothing was lost, and the gap is proven
+        stage.runtime.hang.clear()
+        stage.clock.advance(60_000)
+        await stage.pass_(2)
+        assert stage.phase() == ("running", "")
+        assert stage.stretches() == [("run_alc_1_1", 0, 20)]
+        assert not [call for call in stage.runtime.calls if call[0] in ("terminate", "kill")]
+
+    story(tell())
+
+
+def test_what_cannot_be_read_since_the_agents_start_is_neither_confirmed_gone_nor_wiped(stage):
+    async def tell():
+        stage.obey(an_order(), residences=[a_residence()])
+        await stage.pass_(2)
+        stage.runtime.hang.add("alc_1.1")
+        stage.crash()
+        stage.obey(an_order(want="gone"), version=2, residences=[a_residence(want="gone")])
+        await stage.pass_(3)
+        assert stage.phase() == ("running", "")
+        assert stage.gpus.wiped == []
+        assert "res_1" in stage.runtime.residences
+
+        stage.runtime.hang.clear()
+        stage.clock.advance(60_000)
+        await stage.pass_(6)
+        assert stage.phase() == ("gone", "ordered")
+        assert stage.runtime.residences == {}
+
+    story(tell())
+
+
+def test_an_agent_that_lost_its_memory_is_news_to_the_server(stage):
+    async def tell():
+        stage.obey(an_order())
+        await stage.pass_(2)
+        told = stage.node.phases["alc_1"].seq
+        for file in stage.folder.iterdir():
+            file.unlink()
+        stage.clock.advance(1_000)
+        stage.crash()
+        stage.obey(an_order())
+        await stage.pass_(2)
+        assert stage.phase() == ("running", "")
+        # the server takes a phase of a lower seq for an old one, and would never believe "gone"
+        assert stage.node.phases["alc_1"].seq > told
+
+    story(tell())
+
+
+def test_gone_of_an_earlier_container_confirms_nothing(stage):
+    async def tell():
+        stage.obey(an_order())
+        await stage.pass_(2)
+        stage.obey(an_order(want="gone"), version=2)
+        await stage.pass_(4)
+        assert stage.phase() == ("gone", "ordered")
+        # a restored database: the allocation was restarted and ordered gone before we heard of it
+        stage.obey(an_order(want="gone", incarnation=2), version=2, epoch=2)
+        await stage.pass_(2)
+        assert (stage.node.phases["alc_1"].phase, stage.node.phases["alc_1"].incarnation) == (
+            "gone",
+            2,
+        )
+
+    story(tell())
+
+
+def test_an_error_of_the_runtime_is_no_proof_of_life(stage):
+    async def tell():
+        stage.obey(an_order())
+        await stage.pass_(2)
+        stage.clock.advance(12_000)
+        await stage.pass_()
+        stage.runtime.broken.add("alc_1.1")
+        stage.clock.advance(60_000)
+        await stage.pass_()
+        assert stage.stretches() == [("run_alc_1_1", 0, 2)]
+        assert [sight.state for sight in stage.node.sights] == ["unknown"]
         assert stage.phase() == ("running", "")
 
     story(tell())
