@@ -11,6 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from billing import errors as billing
+from rental.api.texts import instant_text, money_text
 from rental.catalog import errors as catalog
 from rental.instances import errors as instances
 from rental.records import idempotency, ids
@@ -88,8 +89,6 @@ def field_of(exc: Exception, row: Row) -> str | None:
 
 def facts_of(exc: Exception) -> dict[str, Any]:
     """Return what an error knows and a program can use, as further members of the problem."""
-    from rental.api.fields import instant_text, money_text
-
     found: dict[str, Any] = {}
     for name in AMOUNTS:
         if isinstance(value := getattr(exc, name, None), int):

@@ -10,26 +10,8 @@ from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from rental.api.parsing import UNSTORABLE
+from rental.api.texts import UNSTORABLE, instant_text, money_text
 from rental.records import ids
-
-
-def money_text(micro: int) -> str:
-    """
-    Return an amount of micro-units as a decimal string.
-
-    Exact, with at least two and at most six decimals: 1250000 -> "1.25", 1 -> "0.000001".
-    """
-    sign, micro = ("-", -micro) if micro < 0 else ("", micro)
-    whole, part = divmod(micro, 1_000_000)
-    decimals = f"{part:06d}".rstrip("0").ljust(2, "0")
-    return f"{sign}{whole}.{decimals}"
-
-
-def instant_text(moment: datetime) -> str:
-    """Return RFC 3339 in UTC, always with six decimals so that texts sort as times do."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
 
 # JSON writes their values as they stand in the database.
 _AS_IT_IS = {serializers.CharField, serializers.IntegerField, serializers.BooleanField}

@@ -1,7 +1,6 @@
 """Read a JSON body so strictly that nothing behind it can be surprised."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +9,11 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 
 from rental.api.errors import Problem
+from rental.api.texts import UNSTORABLE
 
 MAX_BYTES = 1 << 20  # no request of this API has reason to be larger
 MAX_DEPTH = 16
 MAX_DIGITS = 20  # a signed 64-bit number has 19; fields give the true limits
-
-# PostgreSQL text holds no NUL, and UTF-8 holds no half of a surrogate pair.
-UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def _refuse(detail: str) -> Problem:

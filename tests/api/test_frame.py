@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rental.api.errors import CODES, Problem
-from rental.api.fields import money_text
+from rental.api.texts import money_text
 from tests.api.conftest import Api, order
 
 pytestmark = pytest.mark.django_db
