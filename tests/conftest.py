@@ -11,8 +11,13 @@ settings.register_profile("ci", max_examples=200, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS", "quick"))
 
 
+# Rooms with a pure core: what of their tests asks for no database is the core's.
+ROOMS_WITH_CORES = {"billing", "scheduler"}
+
+
 def pytest_collection_modifyitems(items):
-    """Tests below a folder or module named ``core`` are pure: `make test-pure` runs them alone."""
+    """Mark tests of the pure cores: `make test-pure` runs them with the database unreachable."""
     for item in items:
-        if "core" in item.path.parts or item.path.stem.startswith("test_core"):
+        needs_database = item.get_closest_marker("django_db") or "db" in item.fixturenames
+        if item.path.parent.name in ROOMS_WITH_CORES and not needs_database:
             item.add_marker(pytest.mark.pure)
