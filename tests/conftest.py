@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from django.test import SimpleTestCase
 from hypothesis import settings
 
 # 2 cores for everything: few examples while developing, more where nobody waits (HYPOTHESIS=ci).
@@ -18,6 +19,8 @@ ROOMS_WITH_CORES = {"billing", "scheduler"}
 def pytest_collection_modifyitems(items):
     """Mark tests of the pure cores: `make test-pure` runs them with the database unreachable."""
     for item in items:
-        needs_database = item.get_closest_marker("django_db") or "db" in item.fixturenames
+        is_django_case = issubclass(item.cls or object, SimpleTestCase)
+        asks = item.get_closest_marker("django_db") or "db" in item.fixturenames
+        needs_database = is_django_case or asks
         if item.path.parent.name in ROOMS_WITH_CORES and not needs_database:
             item.add_marker(pytest.mark.pure)
