@@ -13,18 +13,19 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 def build_web() -> Any:
     """Return the web application: HTTP of API, admin and console, and browsers' WebSockets."""
-    from django.core.asgi import get_asgi_application
+    import django
 
-    http = get_asgi_application()  # sets Django up; only then can the others be imported
+    django.setup()  # only then can the others be imported
 
     from channels.auth import AuthMiddlewareStack
     from channels.routing import ProtocolTypeRouter, URLRouter
     from channels.security.websocket import AllowedHostsOriginValidator
 
+    from rental.api.threads import KeptThreads
     from rental.realtime.routing import websocket_urlpatterns
 
     sockets = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
-    return ProtocolTypeRouter({"http": http, "websocket": sockets})
+    return ProtocolTypeRouter({"http": KeptThreads(), "websocket": sockets})
 
 
 def build_gateway() -> Any:

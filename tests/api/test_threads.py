@@ -1,0 +1,94 @@
+"""The web process keeps its threads, one request at a time in each."""
+
+import asyncio
+import threading
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from django.http import HttpResponse
+from django.test import override_settings
+from django.urls import path
+
+from rental.api.threads import MOST_IDLE, KeptThreads
+
+held = threading.Event()
+begun = threading.Semaphore(0)
+names: list[str] = []
+
+
+def quick(_request):
+    names.append(threading.current_thread().name + str(threading.get_ident()))
+    return HttpResponse("ok")
+
+
+def slow(_request):
+    begun.release()
+    held.wait(10)
+    return HttpResponse("late")
+
+
+urlpatterns = [path("quick", quick), path("slow", slow)]
+
+
+def caller(app, where):
+    return ApplicationCommunicator(
+        app,
+        {
+            "type": "http",
+            "method": "GET",
+            "path": where,
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+            "http_version": "1.1",
+        },
+    )
+
+
+async def begin(app, where):
+    one = caller(app, where)
+    await one.send_input({"type": "http.request", "body": b""})
+    return one
+
+
+async def finish(one):
+    start = await one.receive_output(10)
+    await one.receive_output(10)
+    await one.wait(10)
+    return start["status"]
+
+
+@pytest.fixture
+def app():
+    held.clear()
+    names.clear()
+    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]):
+        yield KeptThreads()
+    held.set()
+
+
+async def test_requests_one_after_another_share_a_thread(app):
+    for _ in range(5):
+        assert await finish(await begin(app, "/quick")) == 200
+    assert len(set(names)) == 1
+
+
+async def test_requests_at_once_have_threads_of_their_own_and_few_are_kept(app):
+    waiting = [await begin(app, "/slow") for _ in range(MOST_IDLE + 4)]
+    for _ in waiting:
+        assert await asyncio.to_thread(begun.acquire, True, 10)
+    assert await finish(await begin(app, "/quick")) == 200  # nobody stands behind a slow one
+    held.set()
+    assert [await finish(one) for one in waiting] == [200] * len(waiting)
+    assert len(app._idle) == MOST_IDLE
+
+
+async def test_a_thread_whose_caller_left_is_not_given_to_the_next(app):
+    left = await begin(app, "/slow")
+    assert await asyncio.to_thread(begun.acquire, True, 10)
+    await left.send_input({"type": "http.disconnect"})
+    await asyncio.sleep(0)
+    assert await finish(await begin(app, "/quick")) == 200
+    held.set()
+    await left.wait(10)
+    with pytest.raises(ValueError, match="speaks HTTP"):
+        await app({"type": "websocket"}, None, None)
