@@ -127,6 +127,28 @@ class Postgres:
                     )
                 )
 
+    def read_note(self) -> str:
+        """Return the comment on the database: what its owner was last prepared with."""
+        import psycopg
+
+        with psycopg.connect(self.url(OWNER), autocommit=True) as link:
+            row = link.execute(
+                "SELECT coalesce(shobj_description(oid, 'pg_database'), '') "
+                "FROM pg_database WHERE datname = current_database()"
+            ).fetchone()
+        return str(row[0]) if row else ""
+
+    def write_note(self, note: str) -> None:
+        import psycopg
+        from psycopg import sql
+
+        with psycopg.connect(self.url(OWNER), autocommit=True) as link:
+            link.execute(
+                sql.SQL("COMMENT ON DATABASE {} IS {}").format(
+                    sql.Identifier(DATABASE), sql.Literal(note)
+                )
+            )
+
     def clear_stale(self) -> bool:
         """
         Make the data folder fit for a start after the postmaster was killed.

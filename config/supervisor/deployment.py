@@ -1,5 +1,6 @@
 """What one deployment of `manage.py up` consists of: its places, servers, sockets, environment."""
 
+import hashlib
 import os
 import socket
 import sys
@@ -90,6 +91,17 @@ class Deployment:
     def agent_env(self) -> dict[str, str]:
         env = {name: value for name, value in os.environ.items() if name not in SERVERS_OWN}
         return env | {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "2"}
+
+
+def fingerprint() -> str:
+    """Return a digest of everything that decides what migration and seed do."""
+    digest = hashlib.sha256()
+    for room in ("config", "rental", "billing", "scheduler"):
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in {".py", ".toml"}:
+                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    digest.update((ROOT / "requirements/server.lock").read_bytes())
+    return digest.hexdigest()
 
 
 def python(*arguments: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import IO
 from config.embedded.postgres import describe
 from config.supervisor import demo as demo_part
 from config.supervisor import processes
-from config.supervisor.deployment import DEFAULT_PORT, ROOT, Deployment, prepare
+from config.supervisor.deployment import DEFAULT_PORT, ROOT, Deployment, fingerprint, prepare
 from config.supervisor.loop import StartFailed, Stopped, Supervisor
 from config.supervisor.state import State, write_state
 
@@ -93,18 +93,42 @@ class Up:
     def start(self) -> None:
         deployment, supervisor = self.deployment, self.supervisor
         self.start_servers()
-        self.say("schema …")
-        supervisor.run_once(processes.migration(deployment))
         applications = processes.applications(deployment)
         names = [process.name for process in applications]
-        self.say("catalogue …" if not deployment.demo else "catalogue and demo …")
-        supervisor.add(*applications)  # they load while the seed runs
-        waiting = len(demo_part.not_enrolled(deployment)) if deployment.demo else 0
-        supervisor.run_once(processes.seeding(deployment, waiting))
+        if self.is_prepared():
+            supervisor.add(*applications)
+        else:
+            self.say("schema …")
+            supervisor.run_once(processes.migration(deployment))
+            supervisor.add(*applications)  # they load while the seed runs
+            self.seed()
         self.say(f"{', '.join(names)} …")
         supervisor.wait_ready(*names)
         if deployment.demo:
             self.start_agents()
+
+    def is_prepared(self) -> bool:
+        """
+        Tell whether migration and seed have been done by exactly this source. The answer stands
+        in the database itself, so that another or an older one is prepared again.
+        """
+        cluster, demo = self.deployment.postgres, self.deployment.demo
+        if cluster is None or (demo and demo_part.not_enrolled(self.deployment)):
+            return False
+        return cluster.read_note() == self.note() and (
+            not demo or self.deployment.demo_file.exists()
+        )
+
+    def note(self) -> str:
+        return f"prepared{' with demo' if self.deployment.demo else ''} by {fingerprint()}"
+
+    def seed(self) -> None:
+        demo, cluster = self.deployment.demo, self.deployment.postgres
+        self.say("catalogue and demo …" if demo else "catalogue …")
+        waiting = len(demo_part.not_enrolled(self.deployment)) if demo else 0
+        self.supervisor.run_once(processes.seeding(self.deployment, waiting))
+        if cluster is not None:
+            cluster.write_note(self.note())
 
     def start_servers(self) -> None:
         cluster, valkey = self.deployment.postgres, self.deployment.valkey
