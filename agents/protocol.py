@@ -110,6 +110,8 @@ class Order(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     starts once: what exited or failed is reported and left, until a higher one is ordered.
     ``stop_at_tick``: the agent ends the container by itself at that tick, link or no link.
     ``want=gone`` stays listed until the agent has confirmed the wipe.
+    ``network``: CIDR of the tenant's private network in this region, given centrally; None from a
+    server that gives none.
     """
 
     allocation: str
@@ -121,6 +123,7 @@ class Order(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     spec: AllocationSpec
     slices: list[SliceSpec] = []
     stop_at_tick: int | None = None
+    network: str | None = None
 
 
 class ResidenceOrder(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):

@@ -24,6 +24,7 @@ from scheduler.models import (
     GpuModel,
     Node,
     NodeLiveness,
+    PrivateNetwork,
     QuarantineEvent,
     Region,
     Request,
@@ -317,6 +318,14 @@ class ResidenceAdmin(ReadOnlyAdmin):
     list_filter = ("kind", "want", ("wiped_at", admin.EmptyFieldListFilter))
     list_select_related = ("node", "tenant")
     search_fields = ("instance_id", "tenant__slug", "node__name")
+
+
+@admin.register(PrivateNetwork)
+class PrivateNetworkAdmin(ReadOnlyAdmin):
+    list_display = ("cidr", "tenant", "region", "created_at")
+    list_filter = ("region",)
+    list_select_related = ("tenant", "region")
+    search_fields = ("tenant__slug",)
 
 
 @admin.register(QuarantineEvent)

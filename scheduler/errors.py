@@ -56,3 +56,11 @@ class FrameRefused(SchedulerError):
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
         self.detail = detail
+
+
+class NetworksExhausted(SchedulerError):
+    """Every private network is given; nobody new can be placed until the space is widened."""
+
+    def __init__(self, space: str) -> None:
+        super().__init__(f"all private networks of {space} are given")
+        self.space = space

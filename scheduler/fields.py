@@ -1,5 +1,6 @@
-"""The one column type that Django lacks: a set of half-open ranges of small integers."""
+"""Column types that Django lacks: a set of half-open ranges of small integers, and a network."""
 
+from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.db import models
@@ -45,3 +46,21 @@ class CellsField(Field):
     def value_to_string(self, obj: models.Model) -> str:
         cells: Cells = self.value_from_object(obj)
         return ",".join(f"{lower}-{upper}" for lower, upper in cells)
+
+
+class CidrField(Field):
+    """A column of type ``cidr``; in Python an ``IPv4Network``, which refuses bits of a host."""
+
+    description = "an IPv4 network"
+
+    def db_type(self, connection: Any) -> str:
+        return "cidr"
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> IPv4Network | None:
+        return None if value is None else self.to_python(value)
+
+    def to_python(self, value: Any) -> Any:
+        return value if value is None else ip_network(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        return value if value is None else str(ip_network(value))

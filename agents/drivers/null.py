@@ -1,6 +1,7 @@
 """
 A runtime that starts nothing: containers and residences are rows of one JSON file, which survives
-the agent as real containers do. For scale tests; a customer cannot log in.
+the agent as real containers do. For scale tests; a customer cannot log in. ``Order.network`` is
+ignored: there is nothing to connect.
 """
 
 from pathlib import Path

@@ -97,6 +97,8 @@ class Instance(models.Model):
     disk_mib = models.PositiveIntegerField(_("disk, MiB"))
     command = ArrayField(models.TextField(), default=list, blank=True)
     env = models.JSONField(default=dict, blank=True)
+    # Names only; what they hold is put into the order when it is sent (secrets.py).
+    secrets = ArrayField(models.CharField(max_length=128), default=list, blank=True)
     ports = models.JSONField(default=list, blank=True)
     ssh_key_ids = ArrayField(models.UUIDField(), default=list, blank=True)
 
@@ -349,3 +351,37 @@ class Endpoint(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.host}:{self.port}"
+
+
+class SecretQuerySet(models.QuerySet["Secret"]):
+    def of(self, tenant_id: uuid.UUID) -> Self:
+        return self.filter(tenant_id=tenant_id)
+
+
+class Secret(models.Model):
+    """
+    A value that a tenant's instances get as the variable ``name``. Written and read by secrets.py
+    alone; nobody is ever shown it again.
+
+    ``ciphertext``: nonce, then AES-256-GCM of the value, bound to this row. ``key_id``: which key.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
+    name = models.CharField(_("name"), max_length=128)
+    ciphertext = models.BinaryField()
+    key_id = models.CharField(max_length=16)
+    created_at = models.DateTimeField(_("created"))
+    updated_at = models.DateTimeField(_("changed"))
+
+    objects = models.Manager.from_queryset(SecretQuerySet)()
+
+    class Meta:
+        verbose_name = _("secret")
+        verbose_name_plural = _("secrets")
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "name"], name="secret_has_one_value_a_name")
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -11,6 +11,7 @@ from scheduler.models.allocations import (
     SliceMode,
     Want,
 )
+from scheduler.models.networks import PrivateNetwork
 from scheduler.models.nodes import (
     Agent,
     ControlPlane,
@@ -39,6 +40,7 @@ __all__ = [
     "Market",
     "Node",
     "NodeLiveness",
+    "PrivateNetwork",
     "QuarantineEvent",
     "Region",
     "Request",

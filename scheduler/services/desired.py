@@ -40,6 +40,9 @@ SELECT node.id,
                'allocation', held.id, 'instance', held.instance_id, 'run', held.run_id,
                'incarnation', held.incarnation, 'spec_rev', held.spec_rev, 'want', held.want,
                'stop_at_tick', held.stop_at_tick, 'spec', held.spec,
+               'network', (
+                   SELECT net.cidr FROM scheduler_privatenetwork AS net
+                   WHERE net.tenant_id = held.tenant_id AND net.region_id = zone.region_id),
                'slices', (
                    SELECT coalesce(json_agg(json_build_object(
                        'gpu_uuid', gpu.uuid, 'mode', part.mode,
@@ -56,7 +59,7 @@ SELECT node.id,
                'disk_mib', disk.disk_mib, 'want', disk.want) ORDER BY disk.id)
            FROM scheduler_residence AS disk
            WHERE disk.node_id = node.id AND disk.wiped_at IS NULL), '[]')::text
-FROM scheduler_node AS node
+FROM scheduler_node AS node JOIN scheduler_zone AS zone ON zone.code = node.zone_id
 WHERE node.id = ANY(%s::uuid[])
 ORDER BY node.id
 """

@@ -31,10 +31,11 @@ from scheduler.models import (
 )
 from scheduler.services.inventory import load_asks, load_inventory, load_waiting
 from scheduler.services.liveness import mark_dirty
+from scheduler.services.networks import networks_of
 
 log = structlog.get_logger()
 
-# A decision that was stale is made again this often in one pass; then it waits for the next.
+# Decisions are made again this often in one pass when some were dropped; then the next has them.
 ROUNDS = 3
 
 # The system disk's part of an instance's disk: a fifth; the workspace has the rest.
@@ -96,8 +97,8 @@ def run_pass(*, now: datetime, on_placed: OnPlaced) -> PassResult:
     skipped: set[uuid.UUID] = set()
     for _ in range(ROUNDS):
         result.rounds += 1
-        stale = _run_round(result, skipped, now=now, on_placed=on_placed)
-        if not stale or result.is_fenced:
+        dropped = _run_round(result, skipped, now=now, on_placed=on_placed)
+        if not dropped or result.is_fenced:
             break
     if result.placed or result.expired or result.stale or result.refused:
         log.info(
@@ -114,7 +115,7 @@ def run_pass(*, now: datetime, on_placed: OnPlaced) -> PassResult:
 def _run_round(
     result: PassResult, skipped: set[uuid.UUID], *, now: datetime, on_placed: OnPlaced
 ) -> int:
-    """Load, decide and commit once; return how many decisions were stale."""
+    """Load, decide and commit once; return how many decisions were stale or refused."""
     epoch = ControlPlane.load().scheduler_epoch
     requests = {request.id: request for request in load_waiting(now=now)}
     asks = [ask for ask in load_asks(requests.values()) if ask.id not in skipped]
@@ -141,7 +142,8 @@ def _run_round(
     result.refused += len(commit.refused)
     skipped |= commit.refused
     result.waiting = len(asks) - len(commit.placed)
-    return commit.stale
+    # Who is refused kept a place from others: those are decided again, without him.
+    return commit.stale + len(commit.refused)
 
 
 @transaction.atomic
@@ -280,6 +282,8 @@ class _Commit:
         )
         take_from_nodes(allocations, residences)
         take_from_gpus(slices)
+        asked = [self.requests[place.ask] for place in places]
+        networks_of({(one.tenant_id, one.region_id) for one in asked}, now=self.now)
         mark_dirty([allocation.id for allocation in allocations], now=self.now)
         return [
             Placed(

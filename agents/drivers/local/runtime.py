@@ -7,6 +7,9 @@ agent finds what the last one started.
 
 Folders are 0711 and files 0600, all root's, so that an instance reaches its own data and reads
 nobody else's. Not root: everything runs as the agent's user, and nothing is kept from anybody.
+spec.json holds the environment, with the values of secrets.
+
+``Order.network`` is ignored: processes of one host share its network.
 """
 
 import asyncio
