@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
+LONGEST_FRAME = 4 * 2**20  # bytes; rental.gateway refuses a frame before it comes near this
 APPLICATIONS = {"web": "config.asgi:application", "gateway": "config.asgi:gateway"}
 
 
@@ -33,11 +34,15 @@ def main() -> None:
     parser.add_argument("--fd", type=int, help="a listening socket that was passed down")
     chosen = parser.parse_args()
 
+    is_gateway = chosen.application == "gateway"
     config = uvicorn.Config(
         APPLICATIONS[chosen.application],
         host=chosen.host,
         port=chosen.port,
-        lifespan="on" if chosen.application == "gateway" else "off",  # Django knows no lifespan
+        lifespan="on" if is_gateway else "off",  # Django knows no lifespan
+        # Agents' frames are small and many: compression would keep 0.25 MiB a link for nothing.
+        ws_per_message_deflate=not is_gateway,
+        ws_max_size=LONGEST_FRAME,
         log_config=None,  # config.logs has set logging up
         access_log=False,
         server_header=False,
