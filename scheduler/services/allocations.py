@@ -6,11 +6,18 @@ from datetime import datetime
 
 import msgspec
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max
 
 from agents.protocol import AllocationSpec
 from scheduler.errors import AllocationIsGoing, UnknownAllocation
-from scheduler.models import Allocation, Node, Residence, ResidenceWant, Want
+from scheduler.models import (
+    Allocation,
+    Node,
+    QuarantineEvent,
+    Residence,
+    ResidenceWant,
+    Want,
+)
 
 
 def bump_versions(node_ids: Iterable[uuid.UUID]) -> None:
@@ -79,13 +86,17 @@ def order_stop(*, allocation_id: uuid.UUID, now: datetime, at_tick: int | None =
 @transaction.atomic
 def restart(*, allocation_id: uuid.UUID, run_id: uuid.UUID, now: datetime) -> Allocation:
     """
-    Order a fresh container in the same place under a new run: incarnation + 1.
+    Order a fresh container in the same place under a new run: incarnation + 1, or above what the
+    node runs from a future that a restored database has forgotten.
 
     :raises UnknownAllocation: if there is none
     :raises AllocationIsGoing: if it is ordered gone
     """
     allocation = _lock_going_on(allocation_id)
-    allocation.incarnation += 1
+    seen = QuarantineEvent.objects.filter(
+        node_id=allocation.node_id, allocation_id=str(allocation_id)
+    ).aggregate(latest=Max("incarnation"))
+    allocation.incarnation = max(allocation.incarnation, seen["latest"] or 0) + 1
     allocation.run_id = run_id
     allocation.want = Want.RUN
     allocation.stop_at_tick = None
@@ -116,14 +127,38 @@ def release_residences(*, instance_id: uuid.UUID, now: datetime) -> int:
     Order the wipe of the instance's disks and return how many. Their space stays held until the
     node confirms.
     """
-    rows = (
-        Residence.objects.filter(instance_id=instance_id, want=ResidenceWant.KEEP)
-        .select_for_update(no_key=True)
-        .order_by("id")
-    )
-    nodes = [residence.node_id for residence in rows]
-    Residence.objects.filter(instance_id=instance_id, want=ResidenceWant.KEEP).update(
-        want=ResidenceWant.GONE
-    )
+    residences = _lock_kept(instance_id)
+    _want_wiped(residences)
+    bump_versions(residence.node_id for residence in residences)
+    return len(residences)
+
+
+@transaction.atomic
+def order_all_gone(
+    *, instance_id: uuid.UUID, allocation_id: uuid.UUID | None, now: datetime
+) -> None:
+    """
+    Order the instance's allocation, if it holds one, and its disks gone. One order, because of
+    the locks: allocation, residences, node; whoever reads a hello takes them like this.
+
+    :raises UnknownAllocation: if there is none
+    """
+    allocation = None if allocation_id is None else _lock(allocation_id)
+    residences = _lock_kept(instance_id)
+    nodes = [residence.node_id for residence in residences]
+    if allocation is not None and allocation.want != Want.GONE:
+        allocation.want = Want.GONE
+        allocation.save(update_fields=["want"])
+        nodes.append(allocation.node_id)
+    _want_wiped(residences)
     bump_versions(nodes)
-    return len(nodes)
+
+
+def _lock_kept(instance_id: uuid.UUID) -> list[Residence]:
+    rows = Residence.objects.filter(instance_id=instance_id, want=ResidenceWant.KEEP)
+    return list(rows.order_by("id").select_for_update(no_key=True))
+
+
+def _want_wiped(residences: Iterable[Residence]) -> None:
+    ids = [residence.id for residence in residences]
+    Residence.objects.filter(id__in=ids).update(want=ResidenceWant.GONE)

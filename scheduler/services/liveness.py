@@ -204,10 +204,13 @@ def raise_control_epoch(*, now: datetime, reason: str) -> int:
     Say that the database went back in time (restore, failover). Agents obey the new epoch whatever
     its node versions are and replay what they metered; passes under way commit nothing; nodes
     get their 60 s.
+
+    The epoch is at least the second in which it begins: a second restore from the same backup
+    would else raise it to a number that agents know already.
     """
     ControlPlane.load()
     plane = ControlPlane.objects.select_for_update().get(pk=1)
-    plane.control_epoch += 1
+    plane.control_epoch = max(plane.control_epoch + 1, int(now.timestamp()))
     plane.scheduler_epoch += 1
     plane.control_epoch_at = now
     plane.save()

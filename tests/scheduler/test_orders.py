@@ -1,5 +1,7 @@
 """Orders: each changes its rows and raises the node's version, once."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -7,8 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from rental.records.ids import new_id
 from rental.records.models import AuditEvent
 from scheduler.errors import AllocationIsGoing, UnknownAllocation, UnknownNode
-from scheduler.models import ControlPlane, Node
+from scheduler.models import ControlPlane, Node, Residence
 from scheduler.services.allocations import (
+    order_all_gone,
     order_gone,
     order_stop,
     release_residences,
@@ -18,7 +21,7 @@ from scheduler.services.allocations import (
 from scheduler.services.desired import desired_sets, node_versions
 from scheduler.services.hardware import cordon, drain, uncordon
 from scheduler.services.liveness import raise_control_epoch
-from tests.factories.scheduler import NOON, make_allocation, make_node, spec_of
+from tests.factories.scheduler import NOON, make_allocation, make_node, phase, say, spec_of
 from tests.factories.tenants import OPERATOR
 
 pytestmark = pytest.mark.django_db
@@ -122,10 +125,10 @@ def test_versions_and_sets_are_one_query_each_for_any_number_of_nodes(allocation
 def test_a_new_control_epoch_is_told_with_every_version():
     node = make_node()
 
-    assert raise_control_epoch(now=NOON, reason="restore") == 2
+    epoch = raise_control_epoch(now=NOON, reason="restore")
 
-    assert node_versions([node.id]) == {node.id: (2, 1)}
-    assert desired_sets([node.id])[0].control_epoch == 2
+    assert node_versions([node.id]) == {node.id: (epoch, 1)}
+    assert desired_sets([node.id])[0].control_epoch == epoch
     assert ControlPlane.load().control_epoch_at == NOON
 
 
@@ -148,3 +151,31 @@ def test_cordon_drain_and_uncordon_are_audited_and_raise_the_version():
 def test_a_node_that_does_not_exist_cannot_be_cordoned():
     with pytest.raises(UnknownNode):
         cordon(node_id=new_id(), actor=OPERATOR, now=NOON)
+
+
+def test_a_database_restored_twice_from_one_backup_has_two_epochs():
+    first = raise_control_epoch(now=NOON, reason="restore")
+    ControlPlane.objects.update(control_epoch=1)  # the same backup again, a day later
+
+    second = raise_control_epoch(now=NOON + timedelta(days=1), reason="restore")
+
+    assert second > first
+
+
+def test_a_restart_goes_above_what_the_node_runs_from_a_lost_future(allocation):
+    say(phase(allocation, "running", seq=9, incarnation=3))
+
+    restart(allocation_id=allocation.id, run_id=new_id(), now=NOON)
+
+    assert read(allocation)[:2] == ("run", 4)
+
+
+def test_all_of_an_instance_goes_with_one_order(allocation):
+    version = version_of(allocation)
+
+    order_all_gone(instance_id=allocation.instance_id, allocation_id=allocation.id, now=NOON)
+    order_all_gone(instance_id=allocation.instance_id, allocation_id=allocation.id, now=NOON)
+
+    assert read(allocation)[0] == "gone"
+    assert {disk.want for disk in Residence.objects.all()} == {"gone"}
+    assert version_of(allocation) == version + 1
