@@ -8,11 +8,12 @@ allocation gone and closes the run, in the lock order of the house.
 """
 
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
+from billing.models import Run
 from billing.services import exhaust, holds, runs, wallets
 from rental.instances import operations
 from rental.instances.errors import UnknownInstance
@@ -35,6 +36,8 @@ from scheduler.services import allocations
 log = structlog.get_logger()
 S = InstanceState
 
+# A run is never closed before it was opened: one that is closed at this instant costs nothing.
+BEFORE_ANY_RUN = datetime.min.replace(tzinfo=UTC)
 COMING_UP_IN_ORDER = (*COMING_UP, S.RUNNING)
 # The state that an agent's phase proves, and the steps that are behind it.
 PHASE_STATES: dict[str, InstanceState] = {
@@ -95,6 +98,9 @@ def _level_queued(instance: Instance, facts: Facts, *, now: datetime) -> None:
         _level_live(instance, facts, now=now)
     elif facts.request is None or facts.request.state == RequestState.EXPIRED:
         fail(instance, facts, code="queue_expired", now=now)
+    elif facts.request.state == RequestState.PLACED:
+        # Its allocation is not there any more: a hand on the database, or half a restore.
+        fail(instance, facts, code="allocation_lost", now=now)
     elif facts.request.state == RequestState.CANCELLED:
         # Taken back by somebody else than this instance's own commands: the operator.
         cancel_wait(instance, reason={"code": "operator"}, now=now)
@@ -133,7 +139,7 @@ def _follow_phase(
             reason["detail"] = allocation.reason
         end_session(instance, facts, reason=reason, at=now, now=now, exit_code=allocation.exit_code)
     elif phase == "failed":
-        code = "node_failed" if instance.state == S.RUNNING else "start_failed"
+        code = "node_failed" if _was_ready(instance, facts) else "start_failed"
         detail = " ".join(part for part in (allocation.reason, allocation.detail) if part)
         fail(instance, facts, code=code, detail=detail, now=now)
     elif phase == "gone":
@@ -258,9 +264,7 @@ def fail(instance: Instance, facts: Facts, *, code: str, now: datetime, detail: 
     End in ``failed``. What never became ready costs nothing, whatever a late report says; what
     ran is charged to this moment.
     """
-    at = now
-    if instance.state != S.RUNNING and facts.run is not None:
-        at = facts.run.opened_at
+    at = now if _was_ready(instance, facts) else BEFORE_ANY_RUN
     let_go(instance, facts, at=at, reason=code, now=now)
     reason = {"code": code} | ({"detail": detail[:500]} if detail else {})
     instance.desired_state = DesiredState.STOPPED
@@ -271,16 +275,38 @@ def fail(instance: Instance, facts: Facts, *, code: str, now: datetime, detail: 
     _tell(instance, verb="instance.failed", reason=reason, now=now)
 
 
-def let_go(instance: Instance, facts: Facts, *, at: datetime, reason: str, now: datetime) -> None:
+def _was_ready(instance: Instance, facts: Facts) -> bool:
+    """Its node may have said so, and that it is over, while no pass looked."""
+    allocation = facts.allocation
+    return instance.state == S.RUNNING or (
+        allocation is not None
+        and allocation.observed_incarnation == allocation.incarnation
+        and "running" in (allocation.progress or {}).get("at", {})
+    )
+
+
+def let_go(
+    instance: Instance,
+    facts: Facts,
+    *,
+    at: datetime,
+    reason: str,
+    now: datetime,
+    with_disks: bool = False,
+) -> None:
     """
-    Free the hold, order the place gone, close the run. Wallet and instance are locked; then come
-    allocation and node, then the run: the order of the house.
+    Free the hold, order the place (and the disks) gone, close what runs. Wallet and instance are
+    locked; then come allocation, disks and node, then the run: the order of the house.
     """
     holds.free_hold(instance_id=instance.id, now=now)
-    if facts.allocation is not None and facts.holds_a_place:
-        allocations.order_gone(allocation_id=facts.allocation.id, now=now)
-    if facts.run is not None and facts.run.closed_at is None:
-        runs.close_run(run_id=facts.run.id, at=max(at, facts.run.opened_at), reason=reason)
+    held = facts.allocation.id if facts.allocation is not None and facts.holds_a_place else None
+    if with_disks:
+        allocations.order_all_gone(instance_id=instance.id, allocation_id=held, now=now)
+    elif held is not None:
+        allocations.order_gone(allocation_id=held, now=now)
+    # Not only the run that the facts name: of a lost allocation nothing names it any more.
+    for run in Run.objects.filter(instance_id=instance.id, closed_at__isnull=True).order_by("pk"):
+        runs.close_run(run_id=run.id, at=max(at, run.opened_at), reason=reason)
     instance.endpoints.all().delete()
     Notice.objects.filter(instance=instance).standing().update(withdrawn_at=now)
     instance.session_ready_at = None
@@ -317,8 +343,7 @@ def release(instance: Instance, *, reason: dict[str, Any], now: datetime) -> Non
     Give everything back that the instance holds anywhere; nothing is charged from now on. The
     caller has taken a waiting request back and opened the operation.
     """
-    let_go(instance, read_facts(instance), at=now, reason="release", now=now)
-    allocations.release_residences(instance_id=instance.id, now=now)
+    let_go(instance, read_facts(instance), at=now, reason="release", now=now, with_disks=True)
     instance.desired_state = DesiredState.DELETED
     instance.save(update_fields=["desired_state"])
     instance.move_to(S.RELEASING, at=now, reason=reason)

@@ -198,7 +198,12 @@ def _put_off(*, now: datetime, listening: bool) -> int:
         unheard = Allocation.objects.held().filter(
             Q(node_id__in=dark) | Q(node__liveness__isnull=True)
         )
-        waiting = waiting.filter(pk__in=unheard.values("instance_id"))
+        # A stopped instance that is released has nothing there but its disks.
+        unwiped = Residence.objects.filter(node_id__in=dark, wiped_at__isnull=True)
+        waiting = waiting.filter(
+            Q(pk__in=unheard.values("instance_id"))
+            | Q(state=S.RELEASING, pk__in=unwiped.values("instance_id"))
+        )
     put_off = 0
     for state in WAITS_FOR_NODE:
         allowance = ALLOWANCE[state]

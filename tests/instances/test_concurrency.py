@@ -4,14 +4,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 from billing.models import Hold, Run, Wallet
 from rental.instances import passes, services
 from rental.instances.models import Instance
 from rental.instances.states import InstanceState
 from rental.records.clock import database_now
-from scheduler.models import Allocation, Request, Slice
+from scheduler.models import Allocation, Node, Request, Residence, Slice
 from tests.factories.rental import (
     MICRO,
     PERSON,
@@ -170,3 +170,36 @@ def test_commands_against_passes_and_an_agent_never_deadlock(world):
     held = Slice.objects.filter(allocation__instance_id__in=ids, released_at=None)
     assert not held.exists()
     assert deadlocks() == before
+
+
+def test_a_release_waits_for_the_disks_before_it_holds_the_node(world):
+    """A hello locks a node's disks and then the node: the other way round is a deadlock."""
+    tenant, node = world
+    instance = Instance.objects.first()
+
+    def release():
+        services.release_instance(
+            tenant_id=tenant.id, instance_id=instance.id, actor=PERSON, now=database_now()
+        )
+
+    thread = threading.Thread(target=in_thread(release))
+    with transaction.atomic():
+        # as in observe, between its two locks
+        list(Residence.objects.filter(instance_id=instance.id).select_for_update(no_key=True))
+        thread.start()
+        wait_until_it_waits_for_us(thread)
+        list(Node.objects.filter(pk=node.pk).select_for_update(no_key=True, nowait=True))
+    thread.join()
+    assert Instance.objects.get(pk=instance.id).state == S.RELEASING
+
+
+def wait_until_it_waits_for_us(thread):
+    waits = False
+    while not waits:
+        assert thread.is_alive()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) > 0 FROM pg_locks"
+                " WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
+            (waits,) = cursor.fetchone()

@@ -271,3 +271,19 @@ def test_a_protected_instance_is_not_released_by_a_timer(market, tenant):
     passes.deadlines(now=NOON + seconds(60))
 
     assert fresh(instance).state == S.RUNNING
+
+
+def test_disks_on_a_silent_node_make_no_late_release(market, tenant):
+    # stopped long ago: nothing but its disks is on the node
+    instance = make_running(tenant)
+    services.stop_instance(tenant_id=tenant.id, instance_id=instance.id, actor=PERSON, now=NOON)
+    says(instance, "gone", now=NOON)
+    services.release_instance(tenant_id=tenant.id, instance_id=instance.id, actor=PERSON, now=NOON)
+    set_liveness(market, "lost")
+    late = NOON + timedelta(minutes=10)
+    listen(since=LONG_AGO, until=late)
+
+    passes.deadlines(now=late)
+
+    assert not AuditEvent.objects.filter(verb="instance.release_late").exists()
+    assert fresh(instance).deadline_at == late + timedelta(minutes=10)

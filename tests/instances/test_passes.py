@@ -3,20 +3,24 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
 from agents.protocol import RunReport, Stretch
 from billing.metering import UsageReport, record
 from billing.models import Hold, Run, Wallet
 from billing.services.exhaust import close_exhausted
-from rental.instances import passes
+from rental.instances import money, passes, services
+from rental.instances.level import level, locked_instance
 from rental.instances.models import Instance, Notice, Operation
 from rental.instances.notices import LADDER, level_balance_notices, step_of
 from rental.instances.states import InstanceState
 from rental.tenants.models import AuditEvent
 from scheduler.models import Allocation, AllocationDirty, Slice
 from scheduler.services.allocations import order_gone
+from scheduler.services.place import run_pass
 from tests.factories.rental import (
     NOON,
+    PERSON,
     PRICE,
     allocation_of,
     fresh,
@@ -333,4 +337,64 @@ def test_an_allocation_taken_away_behind_our_back_fails_the_instance(market, ten
 
     row = fresh(instance)
     assert (row.state, row.state_reason["code"]) == (S.FAILED, "allocation_lost")
+    assert not Run.objects.filter(closed_at=None).exists()
+
+
+def test_what_ran_while_no_pass_looked_is_charged_though_it_failed_then(market, tenant):
+    (instance,) = order(tenant)
+    passes.place(now=NOON)
+    for phase in ("accepted", "pulling", "starting", "running"):
+        says(instance, phase, now=NOON, sync=False)
+    run = Run.objects.get(instance_id=instance.id)
+    report = RunReport(
+        run=str(run.id), ready_age_ms=0, stretches=[Stretch(from_tick=0, until_tick=10)]
+    )
+    record(reports=[UsageReport(node_id=market.id, received_at=NOON, runs=[report])])
+    # the worker was away; when it comes back the instance ran for a minute and its node lost it
+    says(instance, "failed", now=NOON + seconds(60), reason="container_lost")
+
+    row = fresh(instance)
+    assert (row.state, row.state_reason["code"]) == (S.FAILED, "node_failed")
+    run.refresh_from_db()
+    assert run.closed_at_tick == 10
+
+
+def lose_allocations():
+    """What a careless hand or half a restore does: allocations deleted behind our back."""
+    Slice.objects.all().delete()
+    Allocation.objects.all().delete()
+
+
+def test_a_lost_allocation_leaves_no_run_open_beside_the_next_one(market, tenant):
+    instance = make_running(tenant)
+    lose_allocations()
+
+    with transaction.atomic():
+        level(
+            locked_instance(tenant_id=tenant.id, instance_id=instance.id, now=NOON + seconds(6)),
+            now=NOON + seconds(6),
+        )
+    services.start_instance(
+        tenant_id=tenant.id, instance_id=instance.id, actor=PERSON, now=NOON + seconds(7)
+    )
+    passes.place(now=NOON + seconds(8))
+
+    assert fresh(instance).state == S.PROVISIONING
+    [run] = Run.objects.filter(closed_at=None)
+    assert run.id == fresh(instance).run_id
+    lost = Run.objects.exclude(id=run.id).get()
+    assert lost.closed_at == NOON + seconds(6)
+
+
+def test_a_queued_instance_whose_allocation_was_lost_does_not_wait_for_ever(market, tenant):
+    (instance,) = order(tenant)
+    with transaction.atomic():
+        run_pass(now=NOON, on_placed=lambda items: money.open_placed(items, now=NOON))
+    lose_allocations()
+
+    passes.compare_everything(now=NOON + seconds(6))
+
+    row = fresh(instance)
+    assert (row.state, row.state_reason["code"]) == (S.FAILED, "allocation_lost")
+    assert not pending_holds(row).exists()
     assert not Run.objects.filter(closed_at=None).exists()
