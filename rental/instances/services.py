@@ -216,8 +216,10 @@ def stop_instance(
         operations.end_running(instance, OperationState.SUCCEEDED, now=now)
         cancel_wait(instance, reason={"code": "cancelled"}, now=now)
     else:
-        # A pass may have placed it while the request was being taken back.
+        # A pass may have placed it while the request was being taken back, or ended its wait.
         level(instance, now=now)
+        if S(instance.state) in RESTING:
+            return instance
         _accept(instance)
         operations.begin(instance, OperationKind.STOP, now=now)
         end_session(

@@ -501,3 +501,17 @@ def test_the_balance_is_whole_again_after_it_all(market):
 
     wallet = Wallet.objects.get(tenant=tenant)
     assert (wallet.posted, wallet.held) == (5 * MICRO, 0)
+
+
+def test_a_stop_that_meets_the_end_of_the_wait_is_no_error(market, tenant, monkeypatch):
+    (instance,) = order(tenant)
+    real = services.cancel_request
+
+    def expire_first(**given):
+        Request.objects.update(state="expired", decided_at=LATER)
+        return real(**given)
+
+    monkeypatch.setattr(services, "cancel_request", expire_first)
+
+    assert command("stop", instance).state == S.FAILED
+    assert not pending_holds(instance).exists()
