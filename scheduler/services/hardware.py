@@ -13,7 +13,7 @@ from agents import protocol
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
 from scheduler.errors import UnknownNode
-from scheduler.models import Gpu, GpuHealth, GpuModel, Node
+from scheduler.models import ControlPlane, Gpu, GpuHealth, GpuModel, Node
 
 log = structlog.get_logger()
 
@@ -28,6 +28,7 @@ def store_facts(*, node_id: uuid.UUID, hello: protocol.Hello, now: datetime) -> 
     changed, so that a pass which loaded the old facts commits nothing on them.
     """
     node = Node.objects.select_for_update(no_key=True).get(id=node_id)
+    _check_memory(node, hello)
     before = _state(node)
     facts = hello.facts
     _resize(node, "cpu_milli", facts.cpu_milli)
@@ -39,6 +40,23 @@ def store_facts(*, node_id: uuid.UUID, hello: protocol.Hello, now: datetime) -> 
     if gpus_changed or _state(node) != before:
         node.version += 1
         node.save()
+
+
+def _check_memory(node: Node, hello: protocol.Hello) -> None:
+    """
+    Say when a node has obeyed orders that we never gave. The database went back in time, and until
+    ``raise_control_epoch`` is run the node takes no order of ours.
+    """
+    if hello.node_version <= node.version:
+        return
+    if hello.control_epoch >= ControlPlane.load().control_epoch:
+        log.error(
+            "control_plane.went_back",
+            node=str(node.id),
+            version=node.version,
+            obeyed=hello.node_version,
+            remedy="manage.py raise_control_epoch",
+        )
 
 
 def _state(node: Node) -> tuple[object, ...]:

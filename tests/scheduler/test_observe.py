@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from agents import protocol
 from rental.records.ids import new_id
@@ -484,3 +486,17 @@ def test_a_pass_after_a_release_sells_the_same_cells_again():
     assert again.slices.get().gpu_id == allocation.slices.get().gpu_id
     assert place().placed == []
     assert Gpu.objects.get().vram_free_mib == 0
+
+
+@pytest.mark.parametrize(
+    ("epoch", "obeyed", "is_told"), [(1, 9, True), (1, 1, False), (0, 9, False)]
+)
+def test_a_node_that_obeyed_orders_we_never_gave_is_told_to_the_operator(epoch, obeyed, is_told):
+    node = make_node()
+    message = msgspec.structs.replace(hello(node), control_epoch=epoch, node_version=obeyed)
+
+    with capture_logs() as logs:
+        say(message)
+
+    told = [entry for entry in logs if entry["event"] == "control_plane.went_back"]
+    assert [entry["obeyed"] for entry in told] == ([9] if is_told else [])
