@@ -152,7 +152,10 @@ def _close_stray_runs(*, now: datetime) -> None:
     """Close runs that are open although their instance does not run: money follows runs."""
     strays = (
         Instance.objects.exclude(state__in=MAY_HAVE_OPEN_RUN)
-        .filter(pk__in=Run.objects.filter(closed_at__isnull=True).values("instance_id"))
+        # An open run is never settled; said for the index, which has no settled runs.
+        .filter(
+            pk__in=Run.objects.filter(closed_at__isnull=True, settled=False).values("instance_id")
+        )
         .values_list("pk", flat=True)
     )
 

@@ -155,7 +155,8 @@ def order_all_gone(
 
 
 def _lock_kept(instance_id: uuid.UUID) -> list[Residence]:
-    rows = Residence.objects.filter(instance_id=instance_id, want=ResidenceWant.KEEP)
+    # What is wiped was ordered gone; said again for the index, which has no wiped disks.
+    rows = Residence.objects.filter(instance_id=instance_id, want=ResidenceWant.KEEP, wiped_at=None)
     return list(rows.order_by("id").select_for_update(no_key=True))
 
 
