@@ -80,8 +80,12 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        # The desired set holds the values of secrets: for the agent's user only, from the first
+        # byte on. SQLite gives -wal and -shm the mode of the file, and overwrites what it deletes.
+        path.touch(mode=0o600)
         path.chmod(0o600)
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA secure_delete = ON")
         self._db.execute("PRAGMA busy_timeout = 5000")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")

@@ -1,5 +1,7 @@
 """Typed readers of the environment. A value that makes no sense stops the start, in words."""
 
+import base64
+import binascii
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -59,6 +61,20 @@ def env_int(name: str, default: int, *, minimum: int = 0) -> int:
 def env_seconds(name: str, default: int, *, minimum: int = 0) -> timedelta:
     """Read a whole number of seconds as a timedelta."""
     return timedelta(seconds=env_int(name, default, minimum=minimum))
+
+
+def env_key(name: str) -> bytes | None:
+    """Read 32 bytes in base64; None if it is not set. A wrong one is not shown: it is a secret."""
+    value = _raw(name)
+    if not value:
+        return None
+    try:
+        key = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise BadSetting(f"{name} is not 32 bytes in base64; make one by: openssl rand -base64 32")
+    return key
 
 
 def env_list(name: str, default: str) -> list[str]:

@@ -8,7 +8,16 @@ from csp.constants import NONCE
 from django.core.management.utils import get_random_secret_key
 from django.utils.translation import gettext_lazy as _
 
-from config.env import BadSetting, env_bool, env_choice, env_int, env_list, env_seconds, env_text
+from config.env import (
+    BadSetting,
+    env_bool,
+    env_choice,
+    env_int,
+    env_key,
+    env_list,
+    env_seconds,
+    env_text,
+)
 from config.logs import configure
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -194,6 +203,10 @@ SCHEDULER_DEAF_GRACE = env_seconds("SCHEDULER_DEAF_GRACE", 60)
 SCHEDULER_BATCH = env_int("SCHEDULER_BATCH", 200, minimum=1)
 # A request that found no place for this long expires.
 SCHEDULER_REQUEST_TTL = env_seconds("SCHEDULER_REQUEST_TTL", 24 * 3600, minimum=1)
+
+# --- instances
+# Seals the secrets that tenants keep. Unset, none can be kept; lost, all are.
+SECRETS_KEY = env_key("SECRETS_KEY")
 
 # --- api
 REST_FRAMEWORK = {

@@ -1,7 +1,7 @@
 """The admin pages of the app "rental", in one place for Django; each lives with its package."""
 
 from rental.catalog.admin import ImageAdmin, OfferAdmin, QuoteAdmin
-from rental.instances.admin import InstanceAdmin, NoticeAdmin, OperationAdmin
+from rental.instances.admin import InstanceAdmin, NoticeAdmin, OperationAdmin, SecretAdmin
 
 __all__ = [
     "ImageAdmin",
@@ -10,4 +10,5 @@ __all__ = [
     "OfferAdmin",
     "OperationAdmin",
     "QuoteAdmin",
+    "SecretAdmin",
 ]

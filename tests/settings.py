@@ -9,6 +9,7 @@ inherit them from the controller and start nothing. Set DATABASE_URL to use a se
 import os
 
 os.environ.setdefault("SECRET_KEY", "tests-only")
+os.environ.setdefault("SECRETS_KEY", "dGVzdHMgb25seSwgdGVzdHMgb25seSwgdGVzdHMhISE=")
 
 if "DATABASE_URL" not in os.environ or "REDIS_URL" not in os.environ:
     from config.embedded.throwaway import start_throwaway

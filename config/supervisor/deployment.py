@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_PORT = 8000
 # Nothing of the server's belongs into an agent's environment.
 SERVERS_OWN = (
-    "DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "SECRET_KEY", "DJANGO_SETTINGS_MODULE",
+    "DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "SECRET_KEY", "SECRETS_KEY",
+    "SECRETS_KEY_FILE", "DJANGO_SETTINGS_MODULE",
 )  # fmt: skip
 
 
@@ -80,6 +81,8 @@ class Deployment:
             "DATABASE_URL": self.urls.app,
             "REDIS_URL": self.urls.redis,
             "SECRET_KEY": self.secrets.secret_key,
+            # Servers that are shared with other machines need one key: the operator's.
+            "SECRETS_KEY": os.environ.get("SECRETS_KEY") or self.secrets.secrets_key,
         }
 
     def server_env(self, **more: str) -> dict[str, str]:

@@ -37,6 +37,7 @@ PATH_IDS = {
     "operation_id": "op",
     "quote_id": "quo",
     "ssh_key_id": "ssh",
+    "secret_id": "sec",
     "api_key_id": "key",
     "project_id": "prj",
 }

@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from rental.api.contract import Contract, TenantView, operation
-from rental.api.errors import Problem
+from rental.api.errors import FieldError, Problem
 from rental.api.fields import (
     Input,
     Instant,
@@ -30,6 +30,7 @@ from rental.catalog.models import Market
 from rental.catalog.services import MOST_INSTANCES
 from rental.instances import services
 from rental.instances.models import Endpoint, Instance, Notice, Operation
+from rental.instances.secrets import MOST_NAMED
 from rental.instances.states import InstanceState
 from scheduler.models import Request as PlacementRequest
 
@@ -56,6 +57,12 @@ class InstanceInput(Input):
     env = serializers.DictField(
         child=Text(max_length=MOST_LETTERS, allow_blank=True, trim_whitespace=False),
         default=dict,
+    )
+    secrets = serializers.ListField(
+        child=Text(max_length=128),
+        max_length=MOST_NAMED,
+        default=list,
+        help_text="Names of secrets; each becomes the variable of its name. Needs `secrets:read`.",
     )
     quote_id = Prefixed("quo", required=False, allow_null=True, default=None)
     max_hourly_price = Money(
@@ -141,6 +148,7 @@ class InstanceOutput(Output):
     disk_mib = serializers.IntegerField()
     command = serializers.ListField(child=serializers.CharField())
     env = serializers.DictField(child=serializers.CharField())
+    secrets = serializers.ListField(child=serializers.CharField(), help_text="Names only.")
     ssh_key_ids = serializers.ListField(child=Prefixed("ssh"))
     generation = serializers.IntegerField()
     observed_generation = serializers.IntegerField()
@@ -291,6 +299,10 @@ class InstanceList(InstanceView):
         )
     )
     def post(self, asked: dict[str, Any]) -> list[Instance]:
+        if asked["secrets"] and not self.caller.may("secrets:read"):
+            # Whoever starts an instance with a secret can read it there.
+            error = FieldError("secrets", "forbidden", str(_("This needs secrets:read.")))
+            raise Problem(403, "forbidden", errors=[error])
         made = services.create_instances(
             tenant_id=self.tenant_id,
             project_id=asked["project_id"],
@@ -302,6 +314,7 @@ class InstanceList(InstanceView):
             ssh_key_ids=asked["ssh_key_ids"],
             command=asked["command"],
             env=asked["env"],
+            secrets=asked["secrets"],
             quote_id=asked["quote_id"],
             max_hourly_price=asked["max_hourly_price"],
             actor=self.caller.actor,

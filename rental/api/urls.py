@@ -2,7 +2,18 @@
 
 from django.urls import path, re_path
 
-from rental.api import catalog, docs, events, instances, keys, money, operations, projects, quotes
+from rental.api import (
+    catalog,
+    docs,
+    events,
+    instances,
+    keys,
+    money,
+    operations,
+    projects,
+    quotes,
+    secrets,
+)
 
 app_name = "api"
 
@@ -32,6 +43,8 @@ urlpatterns = [
     path("projects/<str:project_id>", projects.ProjectDetail.as_view()),
     path("ssh-keys", keys.SshKeyList.as_view()),
     path("ssh-keys/<str:ssh_key_id>", keys.SshKeyDetail.as_view()),
+    path("secrets", secrets.SecretList.as_view()),
+    path("secrets/<str:secret_id>", secrets.SecretDetail.as_view()),
     path("api-keys", keys.ApiKeyList.as_view()),
     path("api-keys/<str:api_key_id>", keys.ApiKeyDetail.as_view()),
     path("events", events.EventList.as_view()),

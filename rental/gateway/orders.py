@@ -13,6 +13,7 @@ from rental.gateway.database import DatabaseClock
 from rental.gateway.door import Door
 from rental.gateway.lanes import Lane, apply_halving
 from rental.gateway.links import CloseCode, Link, Links
+from rental.instances.secrets import with_secrets
 from scheduler.models import Agent, Node
 from scheduler.services.desired import desired_sets, node_versions
 
@@ -83,7 +84,8 @@ class OrdersLane(Lane):
 
 
 def _send_desired(speakers: Mapping[uuid.UUID, Link], node_ids: Sequence[uuid.UUID]) -> None:
-    for desired in desired_sets(node_ids):
+    # Here alone do the values of secrets enter a set: no table has them.
+    for desired in with_secrets(desired_sets(node_ids)):
         node_id = uuid.UUID(desired.node)
         link = speakers[node_id]
         link.send(desired)

@@ -13,7 +13,7 @@ from unfold.admin import TabularInline
 
 from rental.instances import services
 from rental.instances.errors import InstanceError
-from rental.instances.models import Endpoint, Instance, Notice, Operation
+from rental.instances.models import Endpoint, Instance, Notice, Operation, Secret
 from rental.records.admin import ReadOnlyAdmin
 from rental.tenants.admin import staff_actor
 from rental.tenants.models import User
@@ -100,3 +100,13 @@ class NoticeAdmin(ReadOnlyAdmin):
     list_filter = ("kind", "threshold_s")
     list_select_related = ("instance",)
     search_fields = ("instance__slug", "instance__id")
+
+
+@admin.register(Secret)
+class SecretAdmin(ReadOnlyAdmin):
+    """Who keeps what under which name; the values are shown to nobody."""
+
+    list_display = ("name", "tenant", "key_id", "updated_at")
+    list_select_related = ("tenant",)
+    search_fields = ("name", "tenant__slug")
+    exclude = ("ciphertext",)

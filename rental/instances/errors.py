@@ -6,15 +6,21 @@ from rental.instances.states import IllegalTransition
 
 __all__ = [
     "BadOrder",
+    "BadSecret",
     "GenerationMismatch",
     "IllegalTransition",
     "InstanceError",
     "InstanceLocked",
     "InstanceProtected",
     "NotPossibleNow",
+    "SecretInUse",
+    "SecretNotFound",
+    "SecretUnreadable",
+    "SecretsNotSetUp",
     "TenantNotActive",
     "UnknownInstance",
     "UnknownProject",
+    "UnknownSecret",
     "UnknownSshKey",
 ]
 
@@ -53,6 +59,49 @@ class BadOrder(InstanceError):
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field}: {detail}")
         self.field, self.detail = field, detail
+
+
+class BadSecret(BadOrder):
+    """A secret's name or value cannot be a variable of an instance. Tells no value."""
+
+
+class UnknownSecret(InstanceError):
+    """An order names what the tenant does not keep."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no secret {name[:128]!r}")
+        self.name = name
+
+
+class SecretNotFound(InstanceError):
+    """The tenant has no secret of this id."""
+
+    def __init__(self, secret_id: uuid.UUID) -> None:
+        super().__init__("there is no such secret")
+        self.secret_id = secret_id
+
+
+class SecretInUse(InstanceError):
+    """Instances that run, or are about to, name the secret."""
+
+    def __init__(self, name: str, instances: list[str]) -> None:
+        super().__init__(f"{name!r} is used by {', '.join(instances)}")
+        self.name, self.instances = name, instances
+
+
+class SecretsNotSetUp(InstanceError):
+    """The deployment has no SECRETS_KEY: it can keep no secrets, and read none."""
+
+    def __init__(self) -> None:
+        super().__init__("this deployment keeps no secrets: SECRETS_KEY is not set")
+
+
+class SecretUnreadable(InstanceError):
+    """A stored secret does not open; an operator's matter."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"the secret {name!r} does not open: {why}")
+        self.name, self.why = name, why
 
 
 class GenerationMismatch(InstanceError):

@@ -33,6 +33,7 @@ from rental.instances.models import (
     OperationKind,
     OperationState,
 )
+from rental.instances.secrets import hold_secrets
 from rental.instances.specs import build_spec
 from rental.instances.states import RESTING, InstanceState
 from rental.instances.tasks import place, sync
@@ -63,6 +64,7 @@ def create_instances(
     ssh_key_ids: Sequence[uuid.UUID] = (),
     command: Sequence[str] = (),
     env: dict[str, str] | None = None,
+    secrets: Sequence[str] = (),
     quote_id: uuid.UUID | None = None,
     max_hourly_price: int | None = None,
     actor: Actor,
@@ -76,7 +78,8 @@ def create_instances(
     to the tenant's default project. ``max_hourly_price`` is for the whole order, in micro-units.
 
     :raises CatalogError: what is ordered is not on sale like this, or not at this price
-    :raises UnknownProject, UnknownSshKey, BadOrder, TenantNotActive: the order cannot be taken
+    :raises UnknownProject, UnknownSshKey, UnknownSecret, BadOrder, TenantNotActive: the order
+        cannot be taken
     :raises InsufficientBalance, TenantInArrears: from billing; half an hour must be covered
     """
     catalog.check_count(count)
@@ -101,6 +104,7 @@ def create_instances(
     orders.check_command(command, env or {})
 
     wallets.lock_wallet(tenant_id=tenant_id, now=now)
+    hold_secrets(tenant_id, secrets, env=env or {})
     made = [
         _create_one(
             tenant_id=tenant_id,
@@ -112,6 +116,7 @@ def create_instances(
             ssh_key_ids=list(ssh_key_ids),
             command=list(command),
             env=env or {},
+            secrets=list(secrets),
             price=price,
             actor=actor,
             now=now,
@@ -135,6 +140,7 @@ def _create_one(
     ssh_key_ids: list[uuid.UUID],
     command: list[str],
     env: dict[str, str],
+    secrets: list[str],
     price: int,
     actor: Actor,
     now: datetime,
@@ -157,6 +163,7 @@ def _create_one(
         disk_mib=offer.disk_mib,
         command=command,
         env=env,
+        secrets=secrets,
         ssh_key_ids=ssh_key_ids,
         created_by=f"{actor.kind}:{actor.id}"[:80],
         created_at=now,
@@ -254,6 +261,7 @@ def start_instance(
     :raises UnknownInstance, GenerationMismatch: see there
     :raises NotPossibleNow: if the instance is neither stopped nor failed
     :raises InstanceLocked, TenantNotActive: if it or its tenant may not be started
+    :raises UnknownSecret: if a secret that it names was removed
     :raises OfferHasNoPrice: if what it is has no price any more
     :raises InsufficientBalance, TenantInArrears: from billing
     """
@@ -263,6 +271,7 @@ def start_instance(
         raise NotPossibleNow(verb="start", state=state)
     orders.check_tenant(tenant_id)
     _check_locks(instance, verb="start")
+    hold_secrets(tenant_id, instance.secrets)
     price = catalog.current_price(offer=instance.offer, market=instance.market, now=now).price
     before = _as_audited(instance)
     holds.place_hold(tenant_id=tenant_id, instance_id=instance.id, burn_per_hour=price, now=now)

@@ -20,6 +20,7 @@ def build_spec(instance: Instance) -> AllocationSpec:
         image=instance.image.ref,
         command=list(instance.command),
         env=dict(instance.env),
+        secrets=list(instance.secrets),
         ports=[
             Port(container=port["container"], name=port.get("name", "")) for port in instance.ports
         ],

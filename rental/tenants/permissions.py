@@ -18,6 +18,7 @@ NOUNS: Final = (
     "instances",  # with their operations, segments and endpoints
     "billing",  # balance, charges; write: top-ups
     "ssh_keys",
+    "secrets",  # names; their values are never read back. To name one in an order needs read
     "keys",  # API keys
     "projects",
     "members",
@@ -39,6 +40,8 @@ ROLES: Final[dict[Role, frozenset[str]]] = {
             "billing:read",  # how long the balance lasts decides what can be started
             "ssh_keys:read",
             "ssh_keys:write",
+            "secrets:read",
+            "secrets:write",
             "keys:read",
             "keys:write",
             "projects:read",
@@ -58,7 +61,7 @@ ROLES: Final[dict[Role, frozenset[str]]] = {
             "tenant:read",
         }
     ),
-    Role.VIEWER: READ - {"audit:read", "keys:read"},
+    Role.VIEWER: READ - {"audit:read", "keys:read", "secrets:read"},
 }
 
 

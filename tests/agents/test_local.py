@@ -204,6 +204,19 @@ def test_the_command_is_the_instance(host):
     assert (host.state / "r/res_s/data/output.log").read_text() == "done\n"
 
 
+def test_values_of_secrets_reach_the_instance_and_rest_in_private_files(host):
+    order = host.order(spec={"env": {"HF_TOKEN": "hf_plain"}})
+    endpoint = host.start(order)
+
+    assert told(ssh(endpoint, host.key, "echo $HF_TOKEN")).stdout == "hf_plain\n"
+    holding = [
+        path
+        for path in host.state.rglob("*")
+        if path.is_file() and b"hf_plain" in path.read_bytes()
+    ]
+    assert {(path.name, path.stat().st_mode & 0o777) for path in holding} == {("spec.json", 0o600)}
+
+
 def test_sigterm_reaches_everybody_and_idle_shells_do_not_hold_it_up(host):
     program = "trap 'echo bye > bye; exit 0' TERM; echo up > up; while :; do sleep 0.1; done"
     order = host.order(spec={"command": ["/bin/sh", "-c", program], "grace_s": 8})

@@ -1,5 +1,6 @@
 """What survives a crash, a torn file and a full disk."""
 
+import os
 import shutil
 
 import pytest
@@ -44,6 +45,22 @@ def fill(spool, clock):
 
 def take(spool, clock):
     return spool.take_usage(boot=BOOT, boot_ms=clock.now().boot_ms)
+
+
+def test_what_holds_secrets_is_for_the_agents_user_only(tmp_path, clock):
+    old_mask = os.umask(0)
+    try:
+        spool = Spool(tmp_path / "spool.sqlite")
+        spool.write_desired(a_set(an_order(spec={"env": {"HF_TOKEN": "hf_plain"}})))
+        files = list(tmp_path.iterdir())
+        assert {path.name.partition("-")[2] for path in files} == {"", "wal", "shm"}
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+        # and what was overwritten is not left in the file
+        spool.write_desired(a_set())
+        spool.close()
+    finally:
+        os.umask(old_mask)
+    assert not any(b"hf_plain" in path.read_bytes() for path in tmp_path.iterdir())
 
 
 def test_readiness_is_reported_before_any_tick(spool, clock):

@@ -134,11 +134,12 @@ BODIES = {
         project_id=ours["project_id"], ssh_key_ids=[ours["ssh_key_id"]]
     ),
     "rename_instance": lambda ours: {"name": "mine now"},
+    "put_secret": lambda ours: {"name": "HF_TOKEN", "value": "another"},
     "add_ssh_key": lambda ours: {"name": "k", "public_key": ED25519},
     "create_api_key": lambda ours: {"name": "k", "scopes": ["*"]},
 }
 # A stranger may do these in his own tenant; they touch nothing of ours.
-OWN_GROUND = {"create_quote", "add_ssh_key", "create_api_key"}
+OWN_GROUND = {"create_quote", "add_ssh_key", "put_secret", "create_api_key"}
 
 
 @pytest.fixture
@@ -146,12 +147,14 @@ def ours(world, api) -> dict[str, str]:
     """One of everything that has an id, by the name of its path parameter."""
     made = json.loads(api.post("/v1/instances", order()).content)["data"][0]
     quote = json.loads(api.post("/v1/quotes", {"offer": "rtx4090-share1"}).content)
+    secret = json.loads(api.post("/v1/secrets", {"name": "HF_TOKEN", "value": "hf_1"}).content)
     key = ApiKey.objects.of(world.tenant.id).first()
     return {
         "instance_id": made["id"],
         "operation_id": made["operation"]["id"],
         "quote_id": quote["id"],
         "ssh_key_id": to_text("ssh", make_ssh_key(world.tenant).id),
+        "secret_id": secret["id"],
         "api_key_id": to_text("key", key.id),
         "project_id": to_text("prj", default_project(world.tenant).id),
     }

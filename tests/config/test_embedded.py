@@ -1,5 +1,6 @@
 """Places, secrets and states of the embedded servers; the logs' redaction; env readers."""
 
+import base64
 import json
 import os
 import stat
@@ -7,7 +8,7 @@ import stat
 import pytest
 
 from config.embedded.places import LONGEST_SOCKET_DIR, choose, forget, reachable
-from config.env import BadSetting, env_bool, env_choice, env_int
+from config.env import BadSetting, env_bool, env_choice, env_int, env_key
 from config.logs import clean, redact
 from config.supervisor.secrets_file import load_or_make
 from config.supervisor.state import State, read_state, write_state
@@ -46,6 +47,36 @@ def test_secrets_are_made_once_and_for_their_owner_only(tmp_path):
 
     assert first == second
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_from_before_gets_a_key_and_keeps_its_passwords(tmp_path):
+    path = tmp_path / "secrets.json"
+    made = json.loads((load_or_make(path), path.read_text())[1])
+    old = {name: value for name, value in made.items() if name != "secrets_key"}
+    path.write_text(json.dumps(old))
+
+    found = load_or_make(path)
+
+    assert {name: getattr(found, name) for name in old} == old
+    assert len(base64.b64decode(found.secrets_key, validate=True)) == 32
+    assert load_or_make(path) == found
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_that_is_no_key_stops_the_start_and_is_not_shown(monkeypatch, tmp_path):
+    monkeypatch.delenv("K", raising=False)
+    assert env_key("K") is None
+    monkeypatch.setenv("K", base64.b64encode(bytes(32)).decode())
+    assert env_key("K") == bytes(32)
+    (tmp_path / "k").write_text(base64.b64encode(bytes(range(32))).decode() + "\n")
+    monkeypatch.setenv("K_FILE", str(tmp_path / "k"))
+    assert env_key("K") == bytes(range(32))
+    monkeypatch.delenv("K_FILE")
+    for wrong in ("hunter2", base64.b64encode(bytes(16)).decode(), "é" * 44):
+        monkeypatch.setenv("K", wrong)
+        with pytest.raises(BadSetting, match="K is not 32 bytes in base64") as refused:
+            env_key("K")
+        assert wrong not in str(refused.value)
 
 
 def test_the_state_file_reads_back_and_ignores_what_it_does_not_know(tmp_path):
