@@ -34,9 +34,14 @@ class Gateway:
         self.door = Door(cut.get("door", {}), clock=self.clock)
         self.usage = UsageLane(cut.get("usage", {}))
         self.facts = FactsLane(cut.get("facts", {}))
-        self.pulses = PulseLane(cut.get("pulses", {}), gateway_id=self.id, clock=self.clock)
         self.orders = OrdersLane(
             cut.get("orders", {}), links=self.links, door=self.door, clock=self.clock
+        )
+        self.pulses = PulseLane(
+            cut.get("pulses", {}),
+            gateway_id=self.id,
+            clock=self.clock,
+            ears=(self.facts, self.orders),
         )
         self.lanes: tuple[Lane, ...] = (self.usage, self.facts, self.pulses, self.orders)
         self._starting = threading.Lock()

@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rental.gateway import metrics
 from rental.gateway.database import DatabaseClock
@@ -18,16 +18,25 @@ class PulseLane(Lane):
 
     The second is why silence may be held against a node: the scheduler sees from the gateway's own
     row when nobody listened. So a turn is due each second, pulses or not.
+
+    A gateway that hears pulses and cannot store phases or send orders is deaf all the same: while
+    one of ``ears`` is late it does not say that it listened, and no deadline fires for that.
     """
 
     late_after = 5.0
 
     def __init__(
-        self, database: Mapping[str, object], *, gateway_id: uuid.UUID, clock: DatabaseClock
+        self,
+        database: Mapping[str, object],
+        *,
+        gateway_id: uuid.UUID,
+        clock: DatabaseClock,
+        ears: Sequence[Lane] = (),
     ) -> None:
         super().__init__("pulses", database)
         self._gateway_id = gateway_id
         self._clock = clock
+        self._ears = ears
         self._lock = threading.Lock()
         self._newest: dict[uuid.UUID, Pulse] = {}
 
@@ -43,6 +52,8 @@ class PulseLane(Lane):
         return bool(self._newest) or not is_last
 
     def turn(self) -> None:
+        if any(ear.complaint() for ear in self._ears):
+            return
         with self._lock:
             pulses, self._newest = self._newest, {}
         try:

@@ -5,7 +5,8 @@ from websockets.exceptions import InvalidStatus
 
 from agents import protocol
 from billing.models import Stretch
-from scheduler.models import Node, NodeLiveness
+from rental.gateway.process import Gateway
+from scheduler.models import GatewayFlush, Node, NodeLiveness
 from tests.factories.gateway import make_agent, open_run, usage
 from tests.gateway.eventually import eventually
 from tests.gateway.outage import database_away
@@ -86,3 +87,18 @@ def test_when_the_queue_overflows_the_link_is_closed_and_all_is_sent_again(serve
         again.send(usage(enrolled.node, seq, run))
     again.take(protocol.Ack, seq=12)
     assert Stretch.objects.filter(run_id__in=runs).count() == 6
+
+
+@pytest.mark.parametrize("ear", ["facts", "orders"])
+def test_a_gateway_that_stores_pulses_and_nothing_else_does_not_listen(ear):
+    gateway = Gateway()
+    late = {"facts": None, "orders": None, ear: "nothing written for 11 s"}
+    gateway.facts.complaint = lambda: late["facts"]
+    gateway.orders.complaint = lambda: late["orders"]
+
+    gateway.pulses.turn()
+    assert not GatewayFlush.objects.exists()
+
+    late[ear] = None
+    gateway.pulses.turn()
+    assert GatewayFlush.objects.get().gateway_id == str(gateway.id)
