@@ -72,7 +72,7 @@ def _charged_by_segment(run_ids: list[uuid.UUID]) -> dict[uuid.UUID, tuple[int, 
             """
             SELECT segment_id, sum(ticks)::bigint, sum(amount)::bigint FROM (
                 SELECT segment_id, upper(units) - lower(units) AS ticks, amount
-                FROM billing_charge WHERE run_id = ANY(%(runs)s)
+                FROM billing_charge WHERE component = 'compute' AND run_id = ANY(%(runs)s)
                 UNION ALL
                 SELECT segment_id, lower(units) - upper(units), -amount
                 FROM billing_reversal WHERE run_id = ANY(%(runs)s)

@@ -1,6 +1,8 @@
 """What was charged: postings (one a tenant and settle), charges, and their reversals."""
 
-from typing import ClassVar
+import uuid
+from collections.abc import Iterable
+from typing import ClassVar, Self
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import BigIntegerRangeField, RangeOperators
@@ -51,6 +53,15 @@ class Posting(AppendOnly):
         return f"{self.tenant_id} {self.total}"
 
 
+class ChargeRows(TenantScoped["Charge"]):
+    def ticks_of(self, run_ids: Iterable[uuid.UUID]) -> Self:
+        """
+        Return what the ticks of the runs were charged. Naming the component is what lets the
+        index of ``no_tick_is_charged_twice`` serve: there is no other by run.
+        """
+        return self.filter(run_id__in=list(run_ids), component=Charge.Component.COMPUTE)
+
+
 class Charge(AppendOnly):
     """
     A priced range of a run's ticks in one period under one price version.
@@ -99,7 +110,7 @@ class Charge(AppendOnly):
     amount = models.BigIntegerField()
     created_at = models.DateTimeField()
 
-    objects: ClassVar = TenantScoped.as_manager()
+    objects: ClassVar = ChargeRows.as_manager()
 
     class Meta(AppendOnly.Meta):
         verbose_name = _("charge")

@@ -178,7 +178,7 @@ def _load(runs: Sequence[Run]) -> Iterator[_Run]:
     stretches = _grouped(Stretch.objects.filter(run_id__in=ids))
     waivers = _grouped(Waiver.objects.filter(run_id__in=ids))
     segments = _grouped(Segment.objects.filter(run_id__in=ids))
-    charges = _grouped(Charge.objects.filter(run_id__in=ids))
+    charges = _grouped(Charge.objects.ticks_of(ids))
     reversals = _grouped(Reversal.objects.filter(run_id__in=ids))
     for run in runs:
         tally = tallies.get(run.id)

@@ -61,7 +61,7 @@ def _reverse(
     Reverse the ticks of one run. From the end, F(N) − F(N − n): what stays is F of what stays,
     and later ticks count on from there.
     """
-    charges = Charge.objects.filter(run_id=run_id).select_related("segment", "price_version")
+    charges = Charge.objects.ticks_of([run_id]).select_related("segment", "price_version")
     remaining: Counter[tuple[uuid.UUID, uuid.UUID]] = Counter()
     for charge in charges:
         remaining[charge.segment_id, charge.price_version_id] += (
