@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from billing.models import Run, RunDirty, Wallet
+from billing.services.batches import halve_on_failure
 from billing.services.reckon import reckon
 from billing.services.runs import close_locked
 from billing.services.wallets import lock_wallets
@@ -40,13 +41,16 @@ def close_exhausted(*, now: datetime) -> int:
     Each closed run is marked in ``run_dirty`` in the same transaction. Wallets that somebody
     holds are left for the next pass.
     """
+
+    @transaction.atomic
+    def act(batch: Sequence[uuid.UUID]) -> int:
+        return len(close_ended(lock_wallets(batch, skip_locked=True), now=now))
+
     tenant_ids = _candidates(now)
-    closed = 0
-    for start in range(0, len(tenant_ids), BATCH):
-        with transaction.atomic():
-            wallets = lock_wallets(tenant_ids[start : start + BATCH], skip_locked=True)
-            closed += len(close_ended(wallets, now=now))
-    return closed
+    return sum(
+        halve_on_failure(tenant_ids[start : start + BATCH], act, event="exhaust.failed")
+        for start in range(0, len(tenant_ids), BATCH)
+    )
 
 
 def close_ended(wallets: Sequence[Wallet], *, now: datetime) -> list[Run]:

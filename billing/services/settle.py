@@ -15,6 +15,7 @@ from django.db import connection, transaction
 
 from billing.models import Wallet
 from billing.services import ledger
+from billing.services.batches import halve_on_failure
 from billing.services.due import DUE, LIVE, PIECES, parameters, without_jit
 from billing.services.exhaust import close_ended
 from billing.services.holds import place_anew
@@ -31,6 +32,10 @@ SHARD_RUNS: Final = 4_000
 
 # Agents keep the last row of each stretch 35 days; what comes later is nobody's proof.
 PROOF_ENDS: Final = timedelta(days=36)
+
+# A run is settled apart from the hour while its end is young. One that waits for its last proof
+# waits for weeks, and would cut all charges of its tenant into pieces of half a minute.
+CLOSED_LATELY: Final = timedelta(minutes=15)
 
 _CHARGE: Final = f"""
 WITH {LIVE}, {DUE}, {PIECES},
@@ -97,16 +102,19 @@ WHERE r.tenant_id = ANY(%(tenants)s) AND NOT r.settled AND r.closed_at IS NOT NU
 
 
 def plan_shards(
-    tenant_ids: Iterable[uuid.UUID] | None = None, *, only_closed: bool = False
+    tenant_ids: Iterable[uuid.UUID] | None = None, *, closed_since: datetime | None = None
 ) -> list[list[uuid.UUID]]:
     """Group tenants with unsettled runs, in order of id, so that a shard has about SHARD_RUNS."""
-    condition = "AND closed_at IS NOT NULL" if only_closed else ""
+    condition = "" if closed_since is None else "AND closed_at >= %(closed_since)s"
     chosen = "" if tenant_ids is None else "AND tenant_id = ANY(%(tenants)s)"
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT tenant_id, count(*) FROM billing_run WHERE NOT settled {condition} {chosen}"
             " GROUP BY tenant_id ORDER BY tenant_id",
-            {"tenants": None if tenant_ids is None else list(tenant_ids)},
+            {
+                "tenants": None if tenant_ids is None else list(tenant_ids),
+                "closed_since": closed_since,
+            },
         )
         counted = cursor.fetchall()
     shards: list[list[uuid.UUID]] = []
@@ -124,24 +132,21 @@ def settle(*, now: datetime, tenant_ids: Iterable[uuid.UUID] | None = None) -> i
     """
     Charge what is proven and due, of all tenants or of those named. Return how many were posted.
 
-    A shard that fails is logged and left to the next pass; the others go on.
+    A tenant that fails is logged and left to the next pass; the others go on.
     """
     return _settle_shards(plan_shards(tenant_ids), now=now)
 
 
 def settle_closed(*, now: datetime) -> int:
-    """Settle the tenants that have closed runs which are not settled yet."""
-    return _settle_shards(plan_shards(only_closed=True), now=now)
+    """Settle the tenants that have runs which closed lately and are not settled yet."""
+    return _settle_shards(plan_shards(closed_since=now - CLOSED_LATELY), now=now)
 
 
 def _settle_shards(shards: Sequence[Sequence[uuid.UUID]], *, now: datetime) -> int:
-    posted = 0
-    for shard in shards:
-        try:
-            posted += settle_shard(shard, now=now)
-        except Exception:
-            log.exception("settle.failed", tenants=len(shard), first=str(shard[0]))
-    return posted
+    def act(tenant_ids: Sequence[uuid.UUID]) -> int:
+        return settle_shard(tenant_ids, now=now)
+
+    return sum(halve_on_failure(shard, act, event="settle.failed") for shard in shards)
 
 
 @transaction.atomic

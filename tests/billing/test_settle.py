@@ -1,11 +1,13 @@
 """Settle on the real database: what is charged, once, whatever comes in which order."""
 
+import re
 import threading
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from billing.errors import InsufficientBalance, TenantInArrears
 from billing.models import Account, Charge, Posting, Reversal, RunDirty, Tally, Transfer, Wallet
@@ -139,7 +141,7 @@ def test_what_was_charged_above_the_stop_comes_back():
     report(run, (0, 20))
     settle(now=NOON + timedelta(minutes=2))
     close_run(run_id=run.id, at=NOON + timedelta(seconds=61), reason="stop")
-    settle_closed(now=NOON + HOUR)
+    settle_closed(now=NOON + timedelta(minutes=2))
     assert posted(tenant) == 10 * CNY - 89_833  # F(11)
     reversal = Reversal.objects.get()
     assert (reversal.units.lower, reversal.units.upper, reversal.amount) == (11, 20, 73_500)
@@ -333,3 +335,90 @@ def test_two_settles_at_once_charge_once():
     )
     assert Account.objects.filter(kind="revenue").count() == 1
     assert_audit_is_clean()
+
+
+def test_a_run_with_a_hole_closed_long_ago_does_not_cut_the_charges_of_others_small():
+    """Its proof may come for 35 days; until then the hourly settle is soon enough."""
+    make_price(4_900_000)
+    tenant = make_tenant(balance=10 * CNY)
+    holed, running = make_run(tenant), make_run(tenant)
+    report(holed, (0, 5), (7, 10))
+    close_run(run_id=holed.id, at=NOON + timedelta(minutes=1), reason="stop")
+    settle_closed(now=NOON + timedelta(minutes=2))
+    report(running, (0, 600))
+    settle_closed(now=NOON + HOUR)
+    assert not Charge.objects.filter(run=running).exists()
+    report(holed, (5, 7), at=NOON + HOUR)
+    settle(now=NOON + HOUR)
+    assert Charge.objects.filter(run=running).count() == 1
+    holed.refresh_from_db()
+    assert holed.settled
+
+
+def test_a_tenant_whose_settle_fails_stops_no_other_of_his_shard():
+    """The trigger stands for what nobody foresaw in one tenant's rows."""
+    make_price(4_900_000)
+    tenants = [make_tenant(balance=10 * CNY) for _ in range(5)]
+    for tenant in tenants:
+        report(make_run(tenant), (0, 10))
+    bad = tenants[2]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'a bad row'; END $$;
+            CREATE TRIGGER refuse BEFORE INSERT ON billing_posting FOR EACH ROW
+                WHEN (NEW.tenant_id = '{bad.id}') EXECUTE FUNCTION refuse();
+            """
+        )
+    assert settle(now=NOON + HOUR) == 4
+    assert [posted(tenant) for tenant in tenants if tenant != bad] == [10 * CNY - 81_667] * 4
+    assert posted(bad) == 10 * CNY
+
+
+def test_a_tenant_whose_end_of_money_fails_stops_no_other_from_ending():
+    make_price(4_900_000)
+    tenants = sorted((make_tenant(balance=CNY) for _ in range(3)), key=lambda tenant: tenant.id)
+    runs = [make_run(tenant) for tenant in tenants]
+    bad = tenants[0]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'a bad row'; END $$;
+            CREATE TRIGGER refuse BEFORE UPDATE ON billing_wallet FOR EACH ROW
+                WHEN (NEW.tenant_id = '{bad.id}') EXECUTE FUNCTION refuse();
+            """
+        )
+    assert close_exhausted(now=NOON + 10 * HOUR) == 2
+    for run in runs:
+        run.refresh_from_db()
+    assert [run.closed_at is None for run in runs] == [True, False, False]
+
+
+def test_the_charges_of_a_run_are_found_by_an_index():
+    """No tick is charged twice: the constraint's index serves whoever names its component."""
+    make_price(4_900_000)
+    tenant = make_tenant(balance=10 * CNY)
+    run = make_run(tenant)
+    report(run, (0, 20))
+    settle(now=NOON + timedelta(minutes=2))
+    close_run(run_id=run.id, at=NOON + timedelta(seconds=61), reason="stop")
+    with CaptureQueriesContext(connection) as seen:
+        list_segments(run.instance_id, now=NOON + HOUR)
+        settle(now=NOON + HOUR)
+        find_errors(now=NOON + HOUR)
+    of_one_run = [
+        query["sql"]
+        for query in seen.captured_queries
+        if re.search(r'FROM "?billing_charge"?\s.*WHERE .*run_id"? (=|IN)', query["sql"], re.S)
+        and query["sql"].lstrip().startswith("SELECT")
+        and "billing_posting" not in query["sql"]
+    ]
+    assert len(of_one_run) == 3
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        for sql in of_one_run:
+            cursor.execute("EXPLAIN " + sql)
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+            assert "no_tick_is_charged_twice" in plan, sql
