@@ -6,10 +6,21 @@ import pytest
 from django.db.models import F
 
 from agents import protocol
+from rental.instances import passes
+from rental.instances.secrets import put_secret
 from rental.records.clock import database_now
 from scheduler.models import Node
 from scheduler.services.liveness import raise_control_epoch
 from tests.factories.gateway import make_agent
+from tests.factories.rental import (
+    NOON,
+    PERSON,
+    make_image,
+    make_node,
+    make_offer,
+    make_rich_tenant,
+    order,
+)
 from tests.gateway.eventually import eventually
 from tests.gateway.outage import database_away
 
@@ -84,3 +95,26 @@ def test_after_an_outage_the_versions_that_rose_meanwhile_are_sent(server):
         eventually(lambda: server.gateway.orders.late_since)
 
     assert agent.take(protocol.Desired).node_version > before.node_version
+
+
+def test_values_of_secrets_travel_in_the_set_and_stand_in_no_log(server, caplog):
+    make_offer()
+    make_image()
+    node = make_node()
+    tenant = make_rich_tenant()
+    enrolled = make_agent(nodes=("gateways-own",))
+    Node.objects.filter(id=node.id).update(agent_id=enrolled.agent_id)
+    put_secret(
+        tenant_id=tenant.id, name="HF_TOKEN", value="hf_plain", actor=PERSON, now=database_now()
+    )
+    (instance,) = order(tenant, secrets=["HF_TOKEN"])
+    passes.place(now=NOON)
+    agent = server.connect(enrolled.credential)
+
+    agent.hello(node.id)
+    (sent,) = agent.take(protocol.Desired).orders
+
+    assert sent.instance == str(instance.id)
+    assert sent.spec.env == {"HF_TOKEN": "hf_plain"}
+    assert sent.network == "100.64.0.0/22"
+    assert "hf_plain" not in caplog.text
