@@ -226,3 +226,9 @@ def test_a_password_set_by_staff_is_audited_without_it(client, boss):
     assert user.check_password("correct horse battery")
     event = AuditEvent.objects.get(verb="user.password_set")
     assert (event.subject, event.after) == (to_text("usr", user.pk), None)
+
+
+def test_nobody_edits_how_others_prove_who_they_are(client, boss):
+    """Second factors and proven addresses are their owner's; an edit of them is a way in."""
+    for path in ("/admin/mfa/authenticator/", "/admin/account/emailaddress/"):
+        assert client.get(path).status_code == 404

@@ -1,6 +1,8 @@
 """Log-in through allauth: by e-mail address, and nobody signs up by himself."""
 
 import pytest
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from django.core.cache import cache
 
 from rental.tenants.models import User
 from tests.factories.tenants import make_user
@@ -8,6 +10,11 @@ from tests.factories.tenants import make_user
 pytestmark = pytest.mark.django_db
 
 PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_has_failed_yet():
+    cache.clear()
 
 
 def log_in(client, login, password):
@@ -52,4 +59,38 @@ def test_nobody_signs_up(client):
     )
 
     assert not User.objects.exists()
+    assert "_auth_user_id" not in client.session
+
+
+def test_staff_log_in_where_everybody_does(client):
+    """The admin's own form would ask for no second factor and count no failures."""
+    make_user(email="ann@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
+
+    page = client.get("/admin/login/?next=/admin/")
+    posted = client.post("/admin/login/", {"username": "ann@example.com", "password": PASSWORD})
+
+    assert page.status_code == posted.status_code == 302
+    assert page["Location"] == "/accounts/login/?next=%2Fadmin%2F"
+    assert "_auth_user_id" not in client.session
+
+
+def test_staff_with_a_second_factor_need_it_for_the_admin(client):
+    user = make_user(email="ann@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
+    TOTP.activate(user, generate_totp_secret())
+
+    answer = client.post(
+        "/accounts/login/?next=/admin/", {"login": "ann@example.com", "password": PASSWORD}
+    )
+
+    assert answer["Location"].startswith("/accounts/2fa/authenticate/")
+    assert client.get("/admin/").status_code == 302
+
+
+def test_guessing_ends_after_five_wrong_words(client):
+    make_user(email="ann@example.com", password=PASSWORD)
+
+    for _ in range(5):
+        log_in(client, "ann@example.com", "wrong")
+    log_in(client, "ann@example.com", PASSWORD)
+
     assert "_auth_user_id" not in client.session
