@@ -8,14 +8,29 @@ process no agent's door.
 import os
 from typing import Any
 
+from config.env import BadSetting, env_text
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 
 def build_web() -> Any:
-    """Return the web application: HTTP of API, admin and console, and browsers' WebSockets."""
+    """
+    Return the web application: HTTP of API, admin and console, and browsers' WebSockets.
+
+    :raises BadSetting: if SECRET_KEY is not set outside of DEBUG
+    """
     import django
 
     django.setup()  # only then can the others be imported
+
+    from django.conf import settings
+
+    if not settings.DEBUG and not env_text("SECRET_KEY", ""):
+        # One that each process makes for itself ends sessions and cursors at every restart, and
+        # between two processes at every request. Commands that serve nobody may do without.
+        raise BadSetting(
+            "SECRET_KEY (or SECRET_KEY_FILE) is not set; make one by: openssl rand -hex 32"
+        )
 
     from channels.auth import AuthMiddlewareStack
     from channels.routing import ProtocolTypeRouter, URLRouter

@@ -5,6 +5,7 @@ import binascii
 import os
 from datetime import timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 class BadSetting(SystemExit):
@@ -75,6 +76,16 @@ def env_key(name: str) -> bytes | None:
     if len(key) != 32:
         raise BadSetting(f"{name} is not 32 bytes in base64; make one by: openssl rand -base64 32")
     return key
+
+
+def env_zone(name: str, default: str) -> str:
+    """Read the name of a time zone."""
+    value = env_text(name, default)
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadSetting(f"{name}={value!r} is not a time zone such as Asia/Shanghai") from None
+    return value
 
 
 def env_list(name: str, default: str) -> list[str]:

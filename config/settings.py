@@ -17,6 +17,7 @@ from config.env import (
     env_list,
     env_seconds,
     env_text,
+    env_zone,
 )
 from config.logs import configure
 
@@ -48,8 +49,8 @@ def _database(url: str, *, pool: bool) -> dict[str, object]:
 
 # --- Django
 DEBUG = env_bool("DEBUG", False)
-# Signs sessions. Unset, each start makes a new one: everybody is logged out and two processes do
-# not share sessions, so set it (SECRET_KEY_FILE) wherever more than a test runs.
+# Signs sessions and cursors. Unset, each process makes its own, which is enough for commands; the
+# web process refuses to start without one (config/asgi.py).
 SECRET_KEY = env_text("SECRET_KEY", "") or get_random_secret_key()
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", "")
@@ -191,7 +192,7 @@ CHANNEL_LAYERS = {
 HINTS_ENABLED = env_bool("HINTS_ENABLED", True)
 
 # --- billing
-BILLING_TIME_ZONE = env_text("BILLING_TIME_ZONE", "Asia/Shanghai")
+BILLING_TIME_ZONE = env_zone("BILLING_TIME_ZONE", "Asia/Shanghai")
 BILLING_CURRENCY = env_text("BILLING_CURRENCY", "CNY")
 
 # --- scheduler

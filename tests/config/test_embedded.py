@@ -7,8 +7,9 @@ import stat
 
 import pytest
 
+from config import asgi
 from config.embedded.places import LONGEST_SOCKET_DIR, choose, forget, reachable
-from config.env import BadSetting, env_bool, env_choice, env_int, env_key
+from config.env import BadSetting, env_bool, env_choice, env_int, env_key, env_zone
 from config.logs import clean, redact
 from config.supervisor.secrets_file import load_or_make
 from config.supervisor.state import State, read_state, write_state
@@ -126,3 +127,23 @@ def test_a_secret_can_come_from_a_file(monkeypatch, tmp_path):
     monkeypatch.setenv("A_FILE", str(tmp_path / "number"))
 
     assert env_int("A", 1) == 7
+
+
+def test_a_time_zone_that_is_none_stops_the_start(monkeypatch):
+    monkeypatch.setenv("Z", "Asia/Shangai")
+    with pytest.raises(BadSetting, match="'Asia/Shangai' is not a time zone"):
+        env_zone("Z", "UTC")
+    for nonsense in ("", "../etc/passwd"):
+        monkeypatch.setenv("Z", nonsense)
+        with pytest.raises(BadSetting):
+            env_zone("Z", "UTC")
+    monkeypatch.delenv("Z")
+    assert env_zone("Z", "Asia/Shanghai") == "Asia/Shanghai"
+
+
+def test_the_web_process_does_not_start_without_a_key_to_sign_with(monkeypatch):
+    monkeypatch.delenv("SECRET_KEY")
+    with pytest.raises(BadSetting, match="SECRET_KEY"):
+        asgi.build_web()
+    monkeypatch.setenv("SECRET_KEY", "tests-only")
+    assert asgi.build_web() is not None
