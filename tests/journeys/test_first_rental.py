@@ -27,6 +27,9 @@ from tests.journeys.stack import (
     wait_for,
 )
 
+# One stack serves the whole file, so one process of xdist must run all of it.
+pytestmark = pytest.mark.xdist_group("first-rental")
+
 PARTITION = float(os.environ.get("JOURNEY_PARTITION_SECONDS", "60"))
 DEPOSIT = 100_000_000  # 100 CNY, micro
 SCENES = {
