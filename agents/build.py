@@ -9,7 +9,8 @@ from agents.drivers.base import Runtime
 from agents.drivers.local.runtime import LocalRuntime
 from agents.drivers.null import NullRuntime
 from agents.drivers.simulated import Faults, HangingRuntime, SimulatedGpus
-from agents.node import Node, Pace
+from agents.node import Node
+from agents.pace import Pace
 from agents.settings import Config, ConfigError, NodeConfig
 from agents.spool import Spool
 

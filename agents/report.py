@@ -217,7 +217,7 @@ class Reporter:
             return None
         node = self.node
         talk.hello_ms, talk.hello_at, talk.told = now.boot_ms, None, told
-        node.news.clear()
+        node.ledger.news.clear()
         desired = node.desired
         return Hello(
             node=self.node_id,
@@ -254,11 +254,11 @@ class Reporter:
         """Phases that the server may still want: of what it orders, and of what is here."""
         listed = {order.allocation for order in self.node.orders}
         listed |= {sight.allocation for sight in self.node.sights}
-        return [r for r in self.node.phases.values() if r.allocation in listed]
+        return [r for r in self.node.ledger.records.values() if r.allocation in listed]
 
     def _phases(self, talk: _Talk, now: Instant) -> list[Up]:
-        said: list[Up] = [self._phase(record, now) for record in self.node.news]
-        self.node.news.clear()
+        said: list[Up] = [self._phase(record, now) for record in self.node.ledger.news]
+        self.node.ledger.news.clear()
         current = self._current()
         for record in current:
             repeat = talk.repeats.get(record.allocation)
@@ -300,7 +300,7 @@ class Reporter:
 
     def _usage(self, talk: _Talk, now: Instant) -> list[Up]:
         is_time = now.boot_ms >= talk.usage_at
-        if not (is_time or self.node.usage_is_due):
+        if not (is_time or self.node.metering.is_due):
             return []
         said: list[Up] = []
         try:
@@ -316,11 +316,11 @@ class Reporter:
                 said.append(
                     Usage(node=self.node_id, boot=now.boot, seq=seq, sent_ms=now.boot_ms, runs=runs)
                 )
-            self.node.usage_is_due = False
+            self.node.metering.is_due = False
         except SpoolError as error:
             # Nothing is sent that is not kept; the counters are cumulative, so it only comes later.
             log.error("usage.waits", extra={"node": self.node.name, "why": str(error)})
-            self.node.usage_is_due = False
+            self.node.metering.is_due = False
             talk.usage_at = now.boot_ms + int(self._beat.pulse * 1000)
         return said
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from agents.drivers.base import DriverError, Unsupported
-from agents.node import Node, Pace
+from agents.node import Node
+from agents.pace import Pace
 from agents.spool import Spool
 from tests.agents.fakes import (
     FakeClock,
@@ -55,7 +56,7 @@ class Stage:
         return self.node.obey(a_set(*orders, **options))
 
     def phase(self, allocation="alc_1"):
-        record = self.node.phases.get(allocation)
+        record = self.node.ledger.records.get(allocation)
         return record and (record.phase, record.reason)
 
     def stretches(self):
@@ -79,12 +80,17 @@ def test_an_order_becomes_a_running_instance(stage):
     async def tell():
         stage.obey(an_order())
         await stage.pass_(2)
-        assert [r.phase for r in stage.node.news] == ["accepted", "pulling", "starting", "running"]
-        first = stage.node.news[0].seq
-        assert [r.seq for r in stage.node.news] == [first, first + 1, first + 2, first + 3]
-        assert stage.node.phases["alc_1"].endpoints[0].port == 2222
-        assert "run_alc_1_1" in stage.node.meters
-        assert stage.node.usage_is_due
+        assert [r.phase for r in stage.node.ledger.news] == [
+            "accepted",
+            "pulling",
+            "starting",
+            "running",
+        ]
+        first = stage.node.ledger.news[0].seq
+        assert [r.seq for r in stage.node.ledger.news] == [first, first + 1, first + 2, first + 3]
+        assert stage.node.ledger.records["alc_1"].endpoints[0].port == 2222
+        assert "run_alc_1_1" in stage.node.metering.meters
+        assert stage.node.metering.is_due
 
     story(tell())
 
@@ -128,7 +134,7 @@ def test_a_start_that_fails_for_ever_is_said_once_and_costs_nothing(stage):
         stage.obey(an_order())
         await stage.pass_(3)
         assert stage.phase() == ("failed", "start_failed")
-        assert stage.node.phases["alc_1"].detail == "this image needs a newer driver"
+        assert stage.node.ledger.records["alc_1"].detail == "this image needs a newer driver"
         assert stage.runtime.calls.count(("start", "alc_1.1")) == 1
         assert stage.stretches() == []
 
@@ -144,7 +150,7 @@ def test_a_start_that_fails_now_is_tried_again_until_its_time_is_over(stage):
         stage.clock.advance(2_000)
         await stage.pass_(3)
         assert stage.runtime.calls.count(("start", "alc_1.1")) == 2
-        assert [r.phase for r in stage.node.news] == ["accepted", "pulling", "starting"]
+        assert [r.phase for r in stage.node.ledger.news] == ["accepted", "pulling", "starting"]
         stage.clock.advance(8_000)
         await stage.pass_()
         assert stage.phase() == ("failed", "start_timeout")
@@ -174,7 +180,7 @@ def test_an_exit_before_readiness_and_one_after_it(stage):
         stage.runtime.end("alc_1.1", 3)
         await stage.pass_()
         assert stage.phase() == ("failed", "exited_before_ready")
-        assert stage.node.phases["alc_1"].exit_code == 3
+        assert stage.node.ledger.records["alc_1"].exit_code == 3
 
         stage.runtime.ready = True
         stage.obey(an_order(incarnation=2), version=2)
@@ -200,7 +206,7 @@ def test_a_restart_ends_one_run_and_begins_another(stage):
         stage.obey(an_order(incarnation=2), version=2)
         await stage.pass_(5)
         assert stage.phase() == ("running", "")
-        assert stage.node.phases["alc_1"].incarnation == 2
+        assert stage.node.ledger.records["alc_1"].incarnation == 2
         assert sorted(stage.runtime.containers) == ["alc_1.2"]
         stage.clock.advance(6_000)
         await stage.pass_()
@@ -440,7 +446,7 @@ def test_new_keys_reach_a_running_instance(stage):
         stage.obey(an_order(spec_rev=2, spec={"ssh_keys": ["ssh-ed25519 AAAA"]}), version=2)
         await stage.pass_(2)
         assert ("update", "alc_1.1", 2) in stage.runtime.calls
-        assert stage.node.phases["alc_1"].spec_rev == 2
+        assert stage.node.ledger.records["alc_1"].spec_rev == 2
         assert stage.phase() == ("running", "")
 
     story(tell())
@@ -462,7 +468,7 @@ def test_a_container_that_a_new_agent_cannot_read_is_not_missing(stage, ordered)
         assert stage.phase() == ("running", "")
         assert [sight.state for sight in stage.node.sights] == ["unknown"]
         assert [sight.container for sight in stage.node.unknown] == ([] if ordered else ["alc_1.1"])
-        assert "run_alc_1_1" in stage.node.meters
+        assert "run_alc_1_1" in stage.node.metering.meters
 
         # it answers again, to a new question: nothing was lost, and the gap is proven
         stage.runtime.hang.clear()
@@ -500,7 +506,7 @@ def test_an_agent_that_lost_its_memory_is_news_to_the_server(stage):
     async def tell():
         stage.obey(an_order())
         await stage.pass_(2)
-        told = stage.node.phases["alc_1"].seq
+        told = stage.node.ledger.records["alc_1"].seq
         for file in stage.folder.iterdir():
             file.unlink()
         stage.clock.advance(1_000)
@@ -509,7 +515,7 @@ def test_an_agent_that_lost_its_memory_is_news_to_the_server(stage):
         await stage.pass_(2)
         assert stage.phase() == ("running", "")
         # the server takes a phase of a lower seq for an old one, and would never believe "gone"
-        assert stage.node.phases["alc_1"].seq > told
+        assert stage.node.ledger.records["alc_1"].seq > told
 
     story(tell())
 
@@ -524,7 +530,10 @@ def test_gone_of_an_earlier_container_confirms_nothing(stage):
         # a restored database: the allocation was restarted and ordered gone before we heard of it
         stage.obey(an_order(want="gone", incarnation=2), version=2, epoch=2)
         await stage.pass_(2)
-        assert (stage.node.phases["alc_1"].phase, stage.node.phases["alc_1"].incarnation) == (
+        assert (
+            stage.node.ledger.records["alc_1"].phase,
+            stage.node.ledger.records["alc_1"].incarnation,
+        ) == (
             "gone",
             2,
         )
