@@ -183,7 +183,7 @@ class Tally(models.Model):
 
 
 class Waiver(AppendOnly):
-    """Ticks of a run that are never charged, with who said so and why."""
+    """Ticks of a run that are never charged, and why; the audit log says who said so."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     tenant = models.ForeignKey(

@@ -13,6 +13,8 @@ from psycopg.types.range import Int8Range
 from billing.core.ticks import tick_at
 from billing.errors import UnknownRun
 from billing.models import Run, Segment, Tally, Waiver
+from rental.records.audit import Actor, record_event
+from rental.records.ids import to_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,26 +110,38 @@ def run_of(instance_id: uuid.UUID) -> Run | None:
 
 @transaction.atomic
 def waive(
-    *, run_id: uuid.UUID, from_tick: int, until_tick: int, reason: str, now: datetime
+    *, run_id: uuid.UUID, from_tick: int, until_tick: int, reason: str, actor: Actor, now: datetime
 ) -> Waiver:
     """
     Make ticks [from_tick, until_tick) of the run free. What was charged of them is given back by
     the next settle, by transfers that name the charges.
 
-    :raises UnknownRun: if there is none
+    :raises ValueError: if there is no reason
+    :raises UnknownRun: if there is no such run
     """
+    if not reason.strip():
+        raise ValueError("a waiver has a reason")
     run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
     if run is None:
         raise UnknownRun(run_id)
     run.settled = run.reckoned = False
     run.save(update_fields=["settled", "reckoned"])
-    return Waiver.objects.create(
+    waiver: Waiver = Waiver.objects.create(
         tenant_id=run.tenant_id,
         run=run,
         ticks=Int8Range(from_tick, until_tick),
         reason=reason,
         created_at=now,
     )
+    record_event(
+        tenant_id=run.tenant_id,
+        actor=actor,
+        verb="run.waived",
+        subject=to_text("run", run.id),
+        after={"from_tick": from_tick, "until_tick": until_tick, "reason": reason},
+        now=now,
+    )
+    return waiver
 
 
 def lock_unsettled(tenant_ids: Sequence[uuid.UUID]) -> None:

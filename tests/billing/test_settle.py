@@ -19,6 +19,7 @@ from billing.services.ledger import arrears_of
 from billing.services.runs import close_run, waive
 from billing.services.settle import settle, settle_closed
 from billing.services.wallets import credit, read_balance
+from rental.records.models import AuditEvent
 from tests.factories.billing import (
     CNY,
     NOON,
@@ -157,7 +158,16 @@ def test_waived_ticks_come_back_and_stay_free():
     report(run, (0, 20))
     close_run(run_id=run.id, at=NOON + timedelta(seconds=120), reason="stop")
     settle(now=NOON + HOUR)
-    waive(run_id=run.id, from_tick=5, until_tick=15, reason="our hardware", now=NOON + HOUR)
+    waive(
+        run_id=run.id,
+        from_tick=5,
+        until_tick=15,
+        reason="our hardware",
+        actor=STAFF,
+        now=NOON + HOUR,
+    )
+    event = AuditEvent.objects.of(tenant.id).get(verb="run.waived")
+    assert (event.actor_id, event.after["reason"]) == (STAFF.id, "our hardware")
     settle(now=NOON + HOUR)
     settle(now=NOON + 2 * HOUR)
     assert posted(tenant) == 10 * CNY - 81_667  # F(10)
