@@ -42,6 +42,7 @@ ANSWERS: dict[type[Exception], Row] = {
     tenants.ScopeExceedsRole: Row(403, "forbidden", "scopes"),
     tenants.KeyNeverValid: Row(422, "invalid_request", "expires_at"),
     tenants.UnknownApiKey: Row(404, "not_found"),
+    tenants.NotYourKey: Row(403, "forbidden", None, _("This key is another person's.")),
     tenants.MalformedSshKey: Row(422, "invalid_request", "public_key"),
     tenants.SshKeyExists: Row(409, "uniqueness_error", "public_key"),
     tenants.UnknownSshKey: Row(404, "not_found"),

@@ -189,7 +189,10 @@ class ApiKeyDetail(TenantView):
         Contract(
             name="revoke_api_key",
             summary="Revoke an API key",
-            description="Its next request is refused. A key may revoke itself.",
+            description=(
+                "Its next request is refused. A key may revoke itself and what its person made; "
+                "the keys of others only with `members:write`."
+            ),
             verb="keys:write",
             output=None,
             shape="none",

@@ -56,6 +56,10 @@ class UnknownApiKey(TenantsError):
     """The tenant has no such key, or it is revoked already."""
 
 
+class NotYourKey(TenantsError):
+    """The key is another person's; ending it takes the right to change members."""
+
+
 class MalformedSshKey(TenantsError):
     """
     The text is no public key that we take. ``reason`` is one word for programs: private_key,

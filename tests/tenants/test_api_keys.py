@@ -13,7 +13,13 @@ from rental.records.audit import Actor
 from rental.records.ids import to_text
 from rental.records.models import AuditEvent
 from rental.tenants import permissions, services
-from rental.tenants.errors import KeyNeverValid, NotAMember, ScopeExceedsRole, UnknownApiKey
+from rental.tenants.errors import (
+    KeyNeverValid,
+    NotAMember,
+    NotYourKey,
+    ScopeExceedsRole,
+    UnknownApiKey,
+)
 from rental.tenants.models import ApiKey, Role, User
 from rental.tenants.permissions import UnknownScope
 from rental.tenants.services import authenticate_api_key
@@ -300,3 +306,34 @@ def test_the_database_refuses_an_agents_key_without_an_end():
 
     with pytest.raises(IntegrityError, match="api_key_of_an_agent_expires"), transaction.atomic():
         ApiKey.objects.filter(pk=key.pk).update(kind="agent")
+
+
+def test_a_developers_key_ends_his_own_and_locks_nobody_else_out():
+    tenant = make_tenant()
+    developer = make_member(tenant, Role.DEVELOPER)
+    owners, text = make_api_key(tenant)
+    mine, _ = make_api_key(tenant, created_by=developer, scopes=["keys:write"])
+    other, _ = make_api_key(tenant, created_by=developer, scopes=["instances:read"])
+
+    def revoke(key, by):
+        services.revoke_api_key(tenant_id=tenant.id, key_id=key.id, actor=maker_of(by), now=NOON)
+
+    with pytest.raises(NotYourKey):
+        revoke(owners, by=mine)
+    assert authenticate_api_key(text, NOON) is not None
+    revoke(other, by=mine)
+    revoke(mine, by=owners)  # who may change members may
+    assert not ApiKey.objects.of(tenant.id).filter(revoked_at=None).exclude(pk=owners.pk).exists()
+
+
+def test_the_owners_narrow_key_does_not_reach_the_keys_of_others():
+    tenant = make_tenant()
+    theirs, _ = make_api_key(
+        tenant, created_by=make_member(tenant, Role.DEVELOPER), scopes=["instances:read"]
+    )
+    narrow, _ = make_api_key(tenant, scopes=["keys:write"])
+
+    with pytest.raises(NotYourKey):
+        services.revoke_api_key(
+            tenant_id=tenant.id, key_id=theirs.id, actor=maker_of(narrow), now=NOON
+        )

@@ -19,6 +19,7 @@ from rental.tenants import permissions
 from rental.tenants.errors import (
     KeyNeverValid,
     NotAMember,
+    NotYourKey,
     ScopeExceedsRole,
     UnknownApiKey,
 )
@@ -135,6 +136,16 @@ def _check_limits(maker: ApiKey, *, project: Project | None, expires_at: datetim
         raise ScopeExceedsRole(frozenset({"expires_at"}))
 
 
+def _check_reach(key: ApiKey, *, actor: Actor, now: datetime) -> None:
+    """A developer's key must not lock the owner out."""
+    maker = _maker(tenant=key.tenant, actor=actor, now=now)
+    if maker.created_by_id == key.created_by_id:
+        return
+    verbs = _verbs_of_creator(tenant=key.tenant, created_by=maker.created_by)
+    if "members:write" not in verbs & permissions.verbs_of(maker.scopes):
+        raise NotYourKey(to_text("key", key.id))
+
+
 @transaction.atomic
 def revoke_api_key(
     *, tenant_id: uuid.UUID, key_id: uuid.UUID, actor: Actor, now: datetime
@@ -142,12 +153,17 @@ def revoke_api_key(
     """
     End a key: its next request is refused.
 
+    A key ends those of the person who made it; those of others only if it may change members.
+
     :raises UnknownApiKey: if the tenant has no such key that is not revoked
+    :raises NotYourKey: if the actor is a key and this is another person's
     """
     rows = ApiKey.objects.of(tenant_id).filter(pk=key_id, revoked_at__isnull=True)
     key = rows.select_for_update(of=("self",), no_key=True).first()
     if key is None:
         raise UnknownApiKey(to_text("key", key_id))
+    if actor.kind == "api_key":
+        _check_reach(key, actor=actor, now=now)
     key.revoked_at = now
     key.save(update_fields=["revoked_at"])
     record_event(
