@@ -27,6 +27,7 @@ from scheduler.services.requests import Shape
 
 MOST_INSTANCES = 20
 QUOTE_LASTS = timedelta(minutes=10)
+UNUSED_QUOTE_KEPT = timedelta(days=7)  # after its end, for whoever asks what he was shown
 # What the scheduler calls the slice that an offer sells; a constraint of Offer keeps to these.
 MODES: dict[tuple[str, str], Mode] = {
     (SliceKind.WHOLE, Isolation.WHOLE): "whole",
@@ -240,6 +241,15 @@ def take_quote(
     quote.used_at = now
     quote.save(update_fields=["used_at"])
     return quote
+
+
+def forget_quotes(*, now: datetime) -> int:
+    """
+    Delete the quotes that nobody used and that ended long ago; return how many. One that an order
+    used stays: it says which price was shown.
+    """
+    old = Quote.objects.filter(used_at__isnull=True, expires_at__lt=now - UNUSED_QUOTE_KEPT)
+    return old.delete()[0]
 
 
 def check_limit(*, total: int, limit: int | None) -> None:

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 import structlog
+from django.contrib.sessions.models import Session
 
 from rental.records import idempotency, outbox, partitions, periodic
 
@@ -17,5 +18,6 @@ def keep_house(*, now: datetime) -> None:
         months=[month.isoformat() for month in months],
         idempotency_keys=idempotency.forget_before(now - idempotency.KEEP),
         outbox_messages=outbox.forget_before(now - outbox.KEEP),
+        sessions=Session.objects.filter(expire_date__lt=now).delete()[0],
         periodic_runs=periodic.forget_before(now - periodic.KEEP),
     )

@@ -9,7 +9,7 @@ from billing.models import Hold
 from billing.services import prices
 from rental.catalog import errors
 from rental.catalog.models import Quote
-from rental.catalog.services import make_quote
+from rental.catalog.services import forget_quotes, make_quote
 from rental.instances.models import Instance
 from rental.records.clock import database_now
 from scheduler.models import Request
@@ -194,3 +194,14 @@ def test_a_price_that_fell_since_is_taken_and_one_above_the_limit_is_not(sold):
     assert nothing_happened(tenant)
 
     assert order(tenant, quote_id=made.id, max_hourly_price=PRICE - 1, now=now + seconds(20))
+
+
+def test_quotes_that_nobody_used_are_forgotten_after_a_week_and_used_ones_kept(sold):
+    tenant = make_rich_tenant()
+    unused, used = quote(tenant), quote(tenant)
+    order(tenant, quote_id=used.id)
+
+    assert forget_quotes(now=unused.expires_at + timedelta(days=7)) == 0
+    assert forget_quotes(now=unused.expires_at + timedelta(days=7, seconds=1)) == 1
+
+    assert Quote.objects.get() == used

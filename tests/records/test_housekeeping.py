@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 
 from rental.records import outbox, tasks
@@ -25,12 +26,16 @@ def test_housekeeping_makes_months_and_forgets_what_is_old():
         topic="mail", key="m", payload={}, created_at=old, due_at=old, sent_at=old
     )
 
+    for name, end in (("ended", NOON - timedelta(seconds=1)), ("open", NOON)):
+        Session.objects.create(session_key=name, session_data="", expire_date=end)
+
     keep_house(now=NOON)
     keep_house(now=NOON)  # twice is once
 
     assert not IdempotencyKey.objects.exists()
     assert not PeriodicRun.objects.exists()
     assert not OutboxMessage.objects.exists()
+    assert [session.pk for session in Session.objects.all()] == ["open"]
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass('tenants_auditevent_2041_06') IS NOT NULL")
         assert cursor.fetchone() == (True,)
