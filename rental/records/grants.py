@@ -17,8 +17,14 @@ READER: Final = "tessera_reader"
 # Nobody but the owner writes these; a changed row here would make migrations run twice.
 OWNERS_TABLES: Final = frozenset({"django_migrations"})
 # What a report never needs: who holds a session's key or a second factor holds the account.
-SECRET_TABLES: Final = frozenset({"django_session", "mfa_authenticator"})
-SECRET_COLUMNS: Final = frozenset({"password", "digest", "secret", "ciphertext"})
+SECRET_TABLES: Final = frozenset(
+    {"django_session", "mfa_authenticator", "account_emailconfirmation"}
+)
+# Of secrets, and of what a customer hands to his program (an instance's, the order's that carries
+# it to the node, the answer's that repeats it).
+SECRET_COLUMNS: Final = frozenset(
+    {"password", "digest", "secret", "ciphertext", "env", "command", "spec", "body"}
+)
 
 APP_FUNCTIONS: Final = ("tenants_make_audit_month(date)",)
 
