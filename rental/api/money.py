@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from rest_framework import serializers
 
 from billing.models import Charge, Segment, Transfer
+from billing.queries import list_charges, list_transfers
 from billing.services.wallets import Balance, read_balance
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.errors import Problem
@@ -119,10 +120,6 @@ class BalanceDetail(TenantView):
 
 
 class ChargesView(TenantView):
-    def charges(self) -> QuerySet[Charge]:
-        rows: QuerySet[Charge] = Charge.objects.of(self.tenant_id)
-        return rows.select_related("run", "segment", "price_version")
-
     def check_instance(self, instance_id: uuid.UUID) -> None:
         """:raises Problem: 404 if the tenant has no such instance"""
         if not Instance.objects.of(self.tenant_id).filter(pk=instance_id).exists():
@@ -141,7 +138,7 @@ class ChargeList(ChargesView):
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Charge]:
-        rows = self.charges()
+        rows = list_charges(tenant_id=self.tenant_id)
         for name, lookup in (
             ("instance_id", "run__instance_id"),
             ("project_id", "project_id"),
@@ -166,7 +163,8 @@ class InstanceCharges(ChargesView):
     )
     def get(self, instance_id: uuid.UUID, query: dict[str, Any]) -> Page[Charge]:
         self.check_instance(instance_id)
-        return self.page(self.charges().filter(run__instance_id=instance_id), query)
+        rows = list_charges(tenant_id=self.tenant_id, instance_id=instance_id)
+        return self.page(rows, query)
 
 
 class InstanceSegments(ChargesView):
@@ -199,5 +197,4 @@ class TransferList(TenantView):
         )
     )
     def get(self, query: dict[str, Any]) -> Page[Transfer]:
-        rows: QuerySet[Transfer] = Transfer.objects.of(self.tenant_id)
-        return self.page(rows.select_related("debit", "credit"), query)
+        return self.page(list_transfers(tenant_id=self.tenant_id), query)

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from billing.core.money import format_micro
 from billing.services.prices import UnknownPrice, price_at
 from rental.catalog.models import Image, Offer, Quote
 from rental.catalog.services import price_key
@@ -40,8 +41,7 @@ class OfferAdmin(AuditedAdmin):
             except UnknownPrice:
                 shown.append(f"{market}: –")
             else:
-                whole, part = divmod(version.price, 1_000_000)
-                shown.append(f"{market}: {whole}.{part:06d} {version.currency}")
+                shown.append(f"{market}: {format_micro(version.price)} {version.currency}")
         return ", ".join(shown)
 
 
