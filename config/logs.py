@@ -11,6 +11,8 @@ import structlog
 CREDENTIAL = re.compile(r"\b(ts[rae])_[0-9A-Za-z_-]{20,}")
 URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@/\s]+@")
 SECRET_NAME = re.compile(r"passw|secret|token|authorization|credential|cookie|private_key", re.I)
+# What PostgreSQL tells of a row that it refused: all of its columns.
+FAILING_ROW = re.compile(r"(Failing row contains )\(.*?\)(?=\.\s|\.?\Z)", re.DOTALL)
 HIDDEN = "(hidden)"
 
 
@@ -24,6 +26,7 @@ def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
 def clean(value: Any) -> Any:
     """Return ``value`` without credentials. Numbers and other objects pass as they are."""
     if isinstance(value, str):
+        value = FAILING_ROW.sub(rf"\1{HIDDEN}", value)
         return URL_PASSWORD.sub(rf"\1{HIDDEN}@", CREDENTIAL.sub(rf"\1_{HIDDEN}", value))
     if isinstance(value, dict):
         return {
@@ -57,12 +60,18 @@ def configure(*, output: str, level: str) -> dict[str, Any]:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    last: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if output == "json":
-        # Redaction comes after the exception became text: its message may hold a URL.
-        last += [structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer()]
-    else:
-        last += [redact, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    renderer: Any = structlog.processors.JSONRenderer()
+    if output == "console":
+        # Plain: the pretty formatter prints the local variables, secrets and all.
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    last: list[Any] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        redact,  # after the exception became text: its message may hold a URL
+        renderer,
+    ]
     return {
         "version": 1,
         "disable_existing_loggers": False,

@@ -2,15 +2,18 @@
 
 import base64
 import json
+import logging
 import os
 import stat
+import sys
 
 import pytest
+import structlog
 
 from config import asgi
 from config.embedded.places import LONGEST_SOCKET_DIR, choose, forget, reachable
 from config.env import BadSetting, env_bool, env_choice, env_int, env_key, env_zone
-from config.logs import clean, redact
+from config.logs import clean, configure, redact
 from config.supervisor.secrets_file import load_or_make
 from config.supervisor.state import State, read_state, write_state
 
@@ -109,6 +112,35 @@ def test_passwords_in_urls_and_secrets_by_name_are_hidden():
     event = redact(None, "info", {"url": "redis://:pass@h/0", "api_token": "x", "amount": 5})
 
     assert event == {"url": "redis://:(hidden)@h/0", "api_token": "(hidden)", "amount": 5}
+
+
+def test_a_row_that_the_database_refused_is_hidden():
+    text = (
+        'new row violates check constraint "x"\n'
+        'DETAIL:  Failing row contains (01a2, {"TOKEN": "abc"}, 5).\n\nThe above exception'
+    )
+
+    assert clean(text).endswith("Failing row contains (hidden).\n\nThe above exception")
+
+
+@pytest.mark.parametrize("output", ["json", "console"])
+def test_an_exception_is_logged_without_secrets_or_local_variables(output):
+    before = structlog.get_config()
+    try:
+        formatter = configure(output=output, level="INFO")["formatters"]["event"]
+    finally:
+        structlog.configure(**before)
+    make = formatter.pop("()")
+    password = "in-a-local-variable"
+    try:
+        raise ValueError(f"cannot reach redis://:{'p' * 9}@h/0")
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, "", 1, "bug", None, sys.exc_info())
+
+    line = make(**formatter).format(record)
+
+    assert "ValueError: cannot reach redis://:(hidden)@h/0" in line
+    assert password not in line
 
 
 def test_a_setting_that_makes_no_sense_stops_the_start_in_words(monkeypatch):
