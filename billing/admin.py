@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import TabularInline
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
@@ -19,9 +18,8 @@ from billing.core.money import format_micro, parse_micro
 from billing.errors import BillingError
 from billing.models import Charge, Hold, Posting, PriceVersion, Run, Segment, Transfer, Wallet
 from billing.services.wallets import credit
-from rental.records.admin import ReadOnlyAdmin
-from rental.records.audit import Actor
-from rental.records.ids import to_text
+from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
+from rental.tenants.admin import staff_actor
 from rental.tenants.models import User
 
 # A slip of the keyboard should not become a fortune; more is credited in steps.
@@ -105,7 +103,7 @@ def _credit(wallet: Wallet, form: CreditForm, request: HttpRequest, *, now: date
         tenant_id=wallet.tenant_id,
         amount=form.cleaned_data["amount"],
         reason=form.cleaned_data["reason"],
-        actor=Actor(kind="staff", id=to_text("usr", cast(User, request.user).pk)),
+        actor=staff_actor(request),
         key=f"admin/{form.cleaned_data['key']}",
         now=now,
     )
@@ -118,17 +116,9 @@ class PriceVersionAdmin(ReadOnlyAdmin):
     ordering = ("price_key", "-during")
 
 
-class SegmentInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
+class SegmentInline(ReadOnlyInline):
     model = Segment
     fields = ("from_tick", "until_tick", "price_key", "market", "project")
-    extra = 0
-    can_delete = False
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(Run)
@@ -164,7 +154,7 @@ class ChargeAdmin(ReadOnlyAdmin):
         _money("amount", _("amount")),
         "created_at",
     )
-    list_select_related = ("tenant",)
+    list_select_related = ("tenant", "run")
     search_fields = ("=run__id", "=run__instance_id")
     show_full_result_count = False
     ordering = ("-id",)

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import models
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
+from unfold.admin import ModelAdmin, TabularInline
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
@@ -29,3 +29,16 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
         return actions
+
+
+class ReadOnlyInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
+    """Rows of another table inside a page, under the same rule."""
+
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False

@@ -15,10 +15,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
-from unfold.admin import ModelAdmin, TabularInline
+from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from rental.records.admin import ReadOnlyAdmin
+from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
 from rental.tenants import services
@@ -173,24 +173,13 @@ class StaffRoleAdmin(ModelAdmin):  # type: ignore[misc]
             )
 
 
-class _ReadOnlyInline(TabularInline):  # type: ignore[misc]
-    extra = 0
-    can_delete = False
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class MembershipInline(_ReadOnlyInline):
+class MembershipInline(ReadOnlyInline):
     model = Membership
     fields = ("user", "role", "created_at")
     readonly_fields = fields
 
 
-class ProjectInline(_ReadOnlyInline):
+class ProjectInline(ReadOnlyInline):
     model = Project
     fields = ("name", "slug", "is_default", "created_at")
     readonly_fields = fields
