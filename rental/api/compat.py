@@ -47,19 +47,20 @@ def _operation(
         if after is None:
             yield f"{where}: no longer answers {status}"
             continue
-        for kind, media in answer.get("content", {}).items():
-            if kind not in after.get("content", {}):
+        for kind, before, later in _contents(answer, after):
+            if later is None:
                 yield f"{where}: no longer answers {kind}"
                 continue
-            yield from _schema(
-                f"{where} {status}",
-                media.get("schema", {}),
-                after["content"][kind].get("schema", {}),
-                old,
-                new,
-                "output",
-                frozenset(),
-            )
+            place = f"{where} {status}"
+            yield from _schema(place, before, later, old, new, "output", frozenset())
+
+
+def _contents(was: Document, now: Document) -> Iterator[tuple[str, Document, Document | None]]:
+    """Yield each media type with its schema before and after; None: it is gone."""
+    after = now.get("content", {})
+    for kind, media in was.get("content", {}).items():
+        later = after[kind].get("schema", {}) if kind in after else None
+        yield kind, media.get("schema", {}), later
 
 
 def _parameters(
@@ -99,19 +100,11 @@ def _bodies(
         return
     if after.get("required") and not before.get("required"):
         yield f"{where}: body newly required"
-    for kind, media in before.get("content", {}).items():
-        if kind not in after.get("content", {}):
+    for kind, asked, later in _contents(before, after):
+        if later is None:
             yield f"{where}: no longer takes {kind}"
             continue
-        yield from _schema(
-            f"{where} body",
-            media.get("schema", {}),
-            after["content"][kind].get("schema", {}),
-            old,
-            new,
-            "input",
-            frozenset(),
-        )
+        yield from _schema(f"{where} body", asked, later, old, new, "input", frozenset())
 
 
 def _resolve(schema: Document, document: Document) -> tuple[Document, str]:
