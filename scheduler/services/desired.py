@@ -2,18 +2,23 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import structlog
 from django.db import connection
 
 from agents import protocol
+from scheduler.models import Want
 
 log = structlog.get_logger()
 
-
 _ORDERS = msgspec.json.Decoder(list[protocol.Order])
 _RESIDENCES = msgspec.json.Decoder(list[protocol.ResidenceOrder])
+# Orders that start nothing: the node needs no spec to obey them.
+ENDS = frozenset({Want.STOP, Want.GONE})
+# The node version at which an allocation was last called unreadable by this process.
+_SAID: dict[str, int] = {}
 
 
 def node_versions(node_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, tuple[int, int]]:
@@ -68,24 +73,60 @@ ORDER BY node.id
 def desired_sets(node_ids: Sequence[uuid.UUID]) -> list[protocol.Desired]:
     """
     Return the desired set of each of the nodes that exists, by id: every allocation whose release
-    and every residence whose wipe is not confirmed. A node with a stored spec that this code cannot
-    read is left out and logged: no set is better than one from which an order is missing.
+    and every residence whose wipe is not confirmed.
+
+    An allocation whose stored spec this code cannot read is left out and logged: absence is never
+    an order, so what runs goes on, and the node's other orders are not held up. That it is to end
+    is sent all the same, for an end needs no spec.
     """
     with connection.cursor() as cursor:
         cursor.execute(_DESIRED, [list(node_ids)])
         rows = cursor.fetchall()
-    sets = []
-    for node_id, epoch, version, orders, residences in rows:
-        try:
-            wanted = protocol.Desired(
-                node=str(node_id),
-                control_epoch=epoch,
-                node_version=version,
-                orders=_ORDERS.decode(orders),
-                residences=_RESIDENCES.decode(residences),
-            )
-        except msgspec.ValidationError:
-            log.exception("desired.unreadable", node=str(node_id))
-        else:
-            sets.append(wanted)
-    return sets
+    return [
+        protocol.Desired(
+            node=str(node_id),
+            control_epoch=epoch,
+            node_version=version,
+            orders=_read_orders(orders, version=version),
+            residences=_RESIDENCES.decode(residences),
+        )
+        for node_id, epoch, version, orders, residences in rows
+    ]
+
+
+def _read_orders(text: str, *, version: int) -> list[protocol.Order]:
+    try:
+        return _ORDERS.decode(text)
+    except msgspec.ValidationError:
+        return [
+            order
+            for raw in msgspec.json.decode(text)
+            if (order := _read_order(raw, version=version)) is not None
+        ]
+
+
+def _read_order(raw: dict[str, Any], *, version: int) -> protocol.Order | None:
+    """Return one order, with the least of specs if it only ends something, or None."""
+    try:
+        return msgspec.convert(raw, protocol.Order)
+    except msgspec.ValidationError as error:
+        _say_unreadable(raw, version=version, why=str(error))
+    if raw["want"] not in ENDS:
+        return None
+    least = protocol.AllocationSpec(instance=raw["instance"], name="", slug="", image="")
+    return msgspec.convert(raw | {"spec": msgspec.to_builtins(least)}, protocol.Order)
+
+
+def _say_unreadable(raw: dict[str, Any], *, version: int, why: str) -> None:
+    """Log it once per version: the same set may be asked for every second."""
+    if _SAID.get(raw["allocation"]) == version:
+        return
+    _SAID[raw["allocation"]] = version
+    log.error(
+        "allocation.spec_unreadable",
+        allocation=raw["allocation"],
+        instance=raw["instance"],
+        want=raw["want"],
+        version=version,
+        error=why,
+    )

@@ -5,11 +5,12 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from structlog.testing import capture_logs
 
 from rental.records.ids import new_id
 from rental.records.models import AuditEvent
 from scheduler.errors import AllocationIsGoing, UnknownAllocation, UnknownNode
-from scheduler.models import ControlPlane, Node, Residence
+from scheduler.models import Allocation, ControlPlane, Node, Residence
 from scheduler.services.allocations import (
     order_all_gone,
     order_gone,
@@ -120,6 +121,25 @@ def test_versions_and_sets_are_one_query_each_for_any_number_of_nodes(allocation
     assert versions == {allocation.node_id: (1, 2), other.id: (1, 1)}
     assert len(sets) == 2
     assert len(queries) == 2
+
+
+@pytest.mark.parametrize("want", ["run", "stop", "gone"])
+def test_an_unreadable_spec_holds_up_no_other_order_and_no_end(want):
+    node = make_node(gpus=2)
+    allocation, broken = make_allocation(node=node), make_allocation(node=node)
+    Allocation.objects.filter(pk=broken.pk).update(want=want, spec={"image": 7})
+
+    with capture_logs() as logs:
+        [wanted] = desired_sets([node.id])
+        desired_sets([node.id])
+
+    orders = {order.allocation: order for order in wanted.orders}
+    ends = set() if want == "run" else {str(broken.id)}
+    assert orders.keys() == {str(allocation.id)} | ends
+    assert all(orders[end].want == want and orders[end].slices for end in ends)
+    assert [(one["event"], one["allocation"], one["version"]) for one in logs] == [
+        ("allocation.spec_unreadable", str(broken.id), wanted.node_version)
+    ]
 
 
 def test_a_new_control_epoch_is_told_with_every_version():
