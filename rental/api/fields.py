@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from billing.core.money import parse_micro
 from rental.api.texts import UNSTORABLE, instant_text, money_text
 from rental.records import ids
 
@@ -144,7 +145,7 @@ class Money(serializers.Field[int, Any, str, Any]):
             or len(whole) > 12  # bigint micro-units hold 9.2 million million
         ):
             self.fail("invalid_amount")
-        return int(whole) * 1_000_000 + int(part.ljust(6, "0"))
+        return parse_micro(data)
 
     def to_representation(self, value: int) -> str:
         return money_text(value)

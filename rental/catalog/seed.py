@@ -9,18 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from importlib import resources
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
+from billing.core.money import parse_micro, round_half_up
 from billing.services import prices
 from rental.catalog.models import TENTHS, Image, Isolation, Offer, SliceKind
 from rental.catalog.services import price_key
 from scheduler.models import GpuModel, Region, Zone
 
-MICRO = 1_000_000
 LETTER = {Isolation.TENANT: "t", Isolation.SHARED: "s"}
 
 
@@ -72,7 +73,7 @@ def offers() -> Iterator[tuple[dict[str, Any], int]]:
     catalogue = read("offers")
     for family in catalogue["family"]:
         card = cards[family["gpu"], family["memory_mib"]]
-        price = micro(card["price"])
+        price = parse_micro(card["price"])
         common = {
             "region": catalogue["region"],
             "markets": catalogue["markets"],
@@ -87,14 +88,9 @@ def offers() -> Iterator[tuple[dict[str, Any], int]]:
                 yield common | _share(family, isolation, tenths), part_of(price, tenths)
 
 
-def micro(text: str) -> int:
-    """Return an amount written as a decimal in micro-units; it has at most six decimals."""
-    return int(Decimal(text) * MICRO)
-
-
 def part_of(price: int, tenths: int) -> int:
     """Return the part of a card's price that a share costs: round half up, in micro-units."""
-    return (price * tenths * 2 + TENTHS) // (2 * TENTHS)
+    return round_half_up(Fraction(price * tenths, TENTHS))
 
 
 def _whole(family: dict[str, Any], count: int) -> dict[str, Any]:
