@@ -2,6 +2,7 @@
 
 import re
 import threading
+import uuid
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
@@ -317,6 +318,31 @@ def test_runs_of_nobody_who_reports_are_settled_36_days_after_they_closed():
     settle(now=NOON + HOUR + timedelta(days=36, seconds=1))
     run.refresh_from_db()
     assert run.settled
+
+
+@pytest.mark.django_db(transaction=True)
+def test_starts_at_once_never_hold_the_same_money():
+    burn = 4 * CNY
+    tenant = make_tenant(balance=7 * CNY)  # an hour of one, and three quarters of another
+    held, refused = [], []
+
+    def start():
+        try:
+            hold = place_hold(
+                tenant_id=tenant.id, instance_id=uuid.uuid4(), burn_per_hour=burn, now=NOON
+            )
+            held.append(hold.amount)
+        except InsufficientBalance as refusal:
+            refused.append(refusal.available)
+        connection.close()
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+
+    assert sorted(held) == [3 * CNY, 4 * CNY]
+    assert refused == [0] * 6
+    assert Wallet.objects.get(tenant=tenant).held == 7 * CNY
 
 
 @pytest.mark.django_db(transaction=True)
