@@ -13,9 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from billing.models.ledger import Transfer
 from billing.models.prices import PriceVersion
 from billing.models.runs import Run, Segment
-from billing.models.scoped import TenantScoped
 from rental.records.append_only import AppendOnly
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 
 
 class Posting(AppendOnly):

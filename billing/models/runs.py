@@ -8,9 +8,9 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from billing.models.fields import Int8MultiRange
-from billing.models.scoped import TenantScoped
 from rental.records.append_only import AppendOnly
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 
 
 class Run(models.Model):

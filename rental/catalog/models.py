@@ -1,8 +1,6 @@
 """What is on sale: offers and images; and quotes, a price shown and kept for ten minutes."""
 
-import uuid
 from datetime import datetime
-from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -10,6 +8,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 
 TENTHS = 10  # the smallest share of a card is one tenth
 
@@ -121,9 +120,8 @@ class Image(models.Model):
         return self.code
 
 
-class QuoteQuerySet(models.QuerySet["Quote"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
+class QuoteQuerySet(TenantScoped["Quote"]):
+    """Rows of a tenant."""
 
 
 class Quote(models.Model):

@@ -1,8 +1,5 @@
 """Tables of the records floor. They live in the Django app "tenants": one app, one migration."""
 
-import uuid
-from typing import Self
-
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q
@@ -11,11 +8,11 @@ from django.utils.translation import gettext_lazy as _
 
 from rental.records.append_only import AppendOnly
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 
 
-class IdempotencyKeyQuerySet(models.QuerySet["IdempotencyKey"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
+class IdempotencyKeyQuerySet(TenantScoped["IdempotencyKey"]):
+    """Rows of a tenant."""
 
 
 class IdempotencyKey(models.Model):
@@ -93,9 +90,8 @@ class OutboxMessage(models.Model):
         return f"{self.topic} {self.key}"
 
 
-class AuditEventQuerySet(models.QuerySet["AuditEvent"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
+class AuditEventQuerySet(TenantScoped["AuditEvent"]):
+    """Rows of a tenant."""
 
 
 class AuditEvent(AppendOnly):

@@ -1,6 +1,5 @@
 """Keys: API keys that programs show us, SSH keys that people log in to instances with."""
 
-import uuid
 from datetime import datetime
 from typing import Self
 
@@ -11,14 +10,12 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 from rental.tenants.models.tenants import Project, Tenant
 from rental.tenants.models.users import User
 
 
-class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
-
+class ApiKeyQuerySet(TenantScoped["ApiKey"]):
     def live(self, *, at: datetime) -> Self:
         return self.filter(
             Q(expires_at__isnull=True) | Q(expires_at__gt=at), revoked_at__isnull=True
@@ -80,10 +77,7 @@ class ApiKey(models.Model):
         return f"{self.name} (tsr_{self.prefix}_…)"
 
 
-class SshKeyQuerySet(models.QuerySet["SshKey"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
-
+class SshKeyQuerySet(TenantScoped["SshKey"]):
     def live(self) -> Self:
         return self.filter(deleted_at__isnull=True)
 

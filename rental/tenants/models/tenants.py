@@ -1,14 +1,12 @@
 """Tenants: the organisations that pay, their members and their projects."""
 
-import uuid
-from typing import Self
-
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 from rental.tenants.models.users import User
 
 
@@ -74,9 +72,8 @@ class Tenant(models.Model):
         return self.name
 
 
-class MembershipQuerySet(models.QuerySet["Membership"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
+class MembershipQuerySet(TenantScoped["Membership"]):
+    """Rows of a tenant."""
 
 
 class Membership(models.Model):
@@ -107,9 +104,8 @@ class Membership(models.Model):
         return f"{self.user} {self.role}"
 
 
-class ProjectQuerySet(models.QuerySet["Project"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
+class ProjectQuerySet(TenantScoped["Project"]):
+    """Rows of a tenant."""
 
 
 class Project(models.Model):
