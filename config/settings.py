@@ -254,3 +254,6 @@ AUTH_PASSWORD_VALIDATORS = [
         "OPTIONS": {"user_attributes": ("email", "phone", "name")},
     },
 ]
+
+# --- admin
+UNFOLD = {"SITE_TITLE": "Tessera", "SITE_HEADER": "Tessera", "SITE_URL": "/"}
