@@ -2,19 +2,26 @@
 
 from typing import Any, cast
 
+from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from unfold.admin import ModelAdmin, TabularInline
+from unfold.decorators import action
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from rental.records.admin import ReadOnlyAdmin
 from rental.records.audit import Actor, record_event
+from rental.records.clock import database_now
 from rental.records.ids import to_text
 from rental.tenants.models import User
+from scheduler.errors import SchedulerError
 from scheduler.models import (
     Agent,
     Allocation,
@@ -33,6 +40,7 @@ from scheduler.models import (
     Zone,
 )
 from scheduler.services import enrolment, hardware
+from scheduler.services.death import declare_dead
 
 
 def _staff(request: HttpRequest) -> Actor:
@@ -115,6 +123,22 @@ class GpuInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
         return False
 
 
+class DeclareDeadForm(forms.Form):
+    """``name``: that of the node, typed by hand, since this cannot be taken back."""
+
+    name = forms.CharField(label=_("The node's name"), widget=UnfoldAdminTextInputWidget)
+    reason = forms.CharField(label=_("Reason"), max_length=500, widget=UnfoldAdminTextareaWidget)
+
+    def __init__(self, node: Node, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.node = node
+
+    def clean_name(self) -> str:
+        if self.cleaned_data["name"] != self.node.name:
+            raise forms.ValidationError(_("This is not the name of the node."))
+        return self.node.name
+
+
 @admin.register(Node)
 class NodeAdmin(ReadOnlyAdmin):
     """Nodes appear by enrolment and describe themselves; staff say whether to place on them."""
@@ -135,8 +159,9 @@ class NodeAdmin(ReadOnlyAdmin):
     search_fields = ("name",)
     inlines = (GpuInline,)
     actions = ("cordon", "uncordon", "drain")
+    actions_detail = ("declare_dead",)
 
-    def has_manage_permission(self, request: HttpRequest) -> bool:
+    def has_manage_permission(self, request: HttpRequest, _object_id: object = None) -> bool:
         return _may_manage(request)
 
     @admin.display(description=_("status"))
@@ -164,6 +189,38 @@ class NodeAdmin(ReadOnlyAdmin):
     @admin.action(description=_("Mark to be drained"), permissions=["manage"])
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         self._each(request, queryset, hardware.drain)
+
+    @action(  # type: ignore[untyped-decorator]
+        description=_("Declare dead"), url_path="declare-dead", permissions=["manage"]
+    )
+    def declare_dead(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show what is lost, ask for the node's name and why, then call the service."""
+        if not self.has_manage_permission(request):
+            raise PermissionDenied
+        node = get_object_or_404(Node, pk=object_id)
+        form = DeclareDeadForm(node, request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            try:
+                declare_dead(
+                    node_id=node.pk,
+                    actor=_staff(request),
+                    reason=form.cleaned_data["reason"],
+                    now=database_now(),
+                )
+            except SchedulerError as error:
+                form.add_error(None, str(error))
+            else:
+                messages.success(request, _("The node was declared dead."))
+                return redirect("admin:scheduler_node_change", object_id)
+        context = self.admin_site.each_context(request) | {
+            "title": _("Declare dead"),
+            "node": node,
+            "allocations": node.allocations.filter(released_at=None).count(),
+            "residences": node.residences.filter(wiped_at=None).count(),
+            "form": form,
+            "opts": Node._meta,
+        }
+        return render(request, "scheduler/declare_dead.html", context)
 
 
 @admin.register(EnrolmentToken)
@@ -304,6 +361,7 @@ class AllocationAdmin(ReadOnlyAdmin):
         "observed_incarnation",
         "created_at",
         "released_at",
+        "lost_at",
     )
     list_filter = ("want", "phase", ("released_at", admin.EmptyFieldListFilter))
     list_select_related = ("tenant", "node")
@@ -314,7 +372,16 @@ class AllocationAdmin(ReadOnlyAdmin):
 
 @admin.register(Residence)
 class ResidenceAdmin(ReadOnlyAdmin):
-    list_display = ("instance_id", "kind", "node", "tenant", "disk_mib", "want", "wiped_at")
+    list_display = (
+        "instance_id",
+        "kind",
+        "node",
+        "tenant",
+        "disk_mib",
+        "want",
+        "wiped_at",
+        "lost_at",
+    )
     list_filter = ("kind", "want", ("wiped_at", admin.EmptyFieldListFilter))
     list_select_related = ("node", "tenant")
     search_fields = ("instance_id", "tenant__slug", "node__name")

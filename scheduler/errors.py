@@ -39,6 +39,22 @@ class UnknownNode(SchedulerError):
         self.node_id = node_id
 
 
+class NodeIsAlive(SchedulerError):
+    """The node was heard too lately, or was never declared lost: it cannot be declared dead."""
+
+    def __init__(self, node_id: uuid.UUID) -> None:
+        super().__init__(f"{node_id} is not lost")
+        self.node_id = node_id
+
+
+class NodeIsChanging(SchedulerError):
+    """Something was placed on the node at this moment; ask again."""
+
+    def __init__(self, node_id: uuid.UUID) -> None:
+        super().__init__(f"{node_id} is being placed on")
+        self.node_id = node_id
+
+
 class EnrolmentRefused(SchedulerError):
     """
     The agent may not enrol. ``code``: bad_token, expired, used_up, name (not usable),

@@ -32,6 +32,7 @@ from rental.records.audit import SYSTEM, Actor, record_event
 from rental.records.ids import to_text
 from scheduler.models import Allocation, LivenessStatus, RequestState, Want
 from scheduler.services import allocations
+from scheduler.services.death import NODE_DEAD
 
 log = structlog.get_logger()
 S = InstanceState
@@ -101,6 +102,8 @@ def _level_queued(instance: Instance, facts: Facts, *, now: datetime) -> None:
     elif facts.request.state == RequestState.PLACED:
         # Its allocation is not there any more: a hand on the database, or half a restore.
         fail(instance, facts, code="allocation_lost", now=now)
+    elif facts.request.state == RequestState.CANCELLED and NODE_DEAD in facts.request.reasons:
+        fail(instance, facts, code=NODE_DEAD, now=now)
     elif facts.request.state == RequestState.CANCELLED:
         # Taken back by somebody else than this instance's own commands: the operator.
         cancel_wait(instance, reason={"code": "operator"}, now=now)
@@ -108,6 +111,9 @@ def _level_queued(instance: Instance, facts: Facts, *, now: datetime) -> None:
 
 def _level_live(instance: Instance, facts: Facts, *, now: datetime) -> None:
     allocation = facts.allocation
+    if allocation is not None and allocation.lost_at is not None:
+        fail(instance, facts, code=NODE_DEAD, at=allocation.lost_at, now=now)
+        return
     if allocation is None or allocation.released_at is not None:
         fail(instance, facts, code="allocation_lost", now=now)
         return
@@ -259,13 +265,21 @@ def end_session(
     _level_stopping(instance, read_facts(instance), now=now)
 
 
-def fail(instance: Instance, facts: Facts, *, code: str, now: datetime, detail: str = "") -> None:
+def fail(
+    instance: Instance,
+    facts: Facts,
+    *,
+    code: str,
+    now: datetime,
+    at: datetime | None = None,
+    detail: str = "",
+) -> None:
     """
     End in ``failed``. What never became ready costs nothing, whatever a late report says; what
-    ran is charged to this moment.
+    ran is charged to ``at``, or to this moment.
     """
-    at = now if _was_ready(instance, facts) else BEFORE_ANY_RUN
-    let_go(instance, facts, at=at, reason=code, now=now)
+    until = (at or now) if _was_ready(instance, facts) else BEFORE_ANY_RUN
+    let_go(instance, facts, at=until, reason=code, now=now)
     reason = {"code": code} | ({"detail": detail[:500]} if detail else {})
     instance.desired_state = DesiredState.STOPPED
     instance.observed_generation = instance.generation

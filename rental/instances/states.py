@@ -136,5 +136,6 @@ REASONS: dict[str, str | Promise] = {
     "start_failed": _("the instance could not be started"),
     "node_failed": _("the node reported a failure"),
     "allocation_lost": _("the node no longer has the instance"),
+    "node_dead": _("the node is lost, and with it the instance's disk"),
     "migration_late": _("the move to another node did not end in time"),
 }

@@ -32,7 +32,8 @@ class Allocation(models.Model):
     One residence of an instance on a node, from placement to confirmed release.
 
     ``want`` to ``spec_rev`` are orders; ``phase`` to ``progress`` are what the agent observed,
-    where the newest (observed_incarnation, observed_seq) wins.
+    where the newest (observed_incarnation, observed_seq) wins. ``lost_at``: the operator declared
+    the node dead; it was released without anybody having confirmed a wipe.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -69,6 +70,7 @@ class Allocation(models.Model):
 
     created_at = models.DateTimeField(_("created at"))
     released_at = models.DateTimeField(_("released at"), null=True, blank=True)
+    lost_at = models.DateTimeField(_("lost with its node at"), null=True, blank=True)
 
     objects = AllocationQuerySet.as_manager()
 
@@ -87,6 +89,10 @@ class Allocation(models.Model):
             models.CheckConstraint(
                 condition=Q(released_at=None) | Q(want=Want.GONE),
                 name="allocation_is_released_when_it_should_be_gone",
+            ),
+            models.CheckConstraint(
+                condition=Q(lost_at=None) | Q(released_at__isnull=False),
+                name="allocation_is_released_when_it_is_lost",
             ),
             models.CheckConstraint(
                 condition=Q(incarnation__gte=1, spec_rev__gte=1),
@@ -203,7 +209,8 @@ class ResidenceWant(models.TextChoices):
 class Residence(models.Model):
     """
     Bytes of an instance on a node. It holds node disk from creation to confirmed wipe, whatever
-    its instance does, and pins the instance to the node.
+    its instance does, and pins the instance to the node. ``lost_at``: the operator declared the
+    node dead; ``wiped_at`` then says since when it counts no more, and nobody wiped it.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -222,6 +229,7 @@ class Residence(models.Model):
     )
     created_at = models.DateTimeField(_("created at"))
     wiped_at = models.DateTimeField(_("wiped at"), null=True, blank=True)
+    lost_at = models.DateTimeField(_("lost with its node at"), null=True, blank=True)
 
     objects = TenantQuerySet["Residence"].as_manager()
 
@@ -240,6 +248,10 @@ class Residence(models.Model):
             models.CheckConstraint(
                 condition=Q(wiped_at=None) | Q(want=ResidenceWant.GONE),
                 name="residence_is_wiped_when_it_should_be_gone",
+            ),
+            models.CheckConstraint(
+                condition=Q(lost_at=None) | Q(wiped_at__isnull=False),
+                name="residence_counts_no_more_when_it_is_lost",
             ),
         ]
         indexes = [

@@ -6,7 +6,6 @@ allocations, residences, nodes, GPUs, each by id. Saying a thing twice, or late,
 """
 
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from scheduler.models import (
 )
 from scheduler.services.hardware import store_facts
 from scheduler.services.liveness import mark_dirty
+from scheduler.services.release import give_back, give_disks_back
 
 log = structlog.get_logger()
 
@@ -204,7 +204,7 @@ def _store_phases(reports: Sequence[_Report], locked: Mapping[uuid.UUID, Allocat
             allocation.released_at = report.received_at
             released.append(allocation)
     _write_phases(list(changed.values()))
-    _give_back(released)
+    give_back(released)
 
 
 def _write_phases(allocations: Sequence[Allocation]) -> None:
@@ -274,59 +274,6 @@ def _store_phase(report: _Report, allocation: Allocation) -> None:
         allocation.endpoints = msgspec.to_builtins(phase.endpoints)
 
 
-def _give_back(allocations: Sequence[Allocation]) -> None:
-    """Return what released allocations held to the counters, and their slices to the shelf."""
-    if not allocations:
-        return
-    needs: defaultdict[uuid.UUID, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for allocation in allocations:
-        needs[allocation.node_id][0] += allocation.cpu_milli
-        needs[allocation.node_id][1] += allocation.ram_mib
-    _give_to_nodes(needs)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            WITH freed AS (
-                UPDATE scheduler_slice AS part SET released_at = held.released_at
-                FROM scheduler_allocation AS held
-                WHERE held.id = ANY(%s::uuid[]) AND part.allocation_id = held.id
-                  AND part.released_at IS NULL
-                RETURNING part.gpu_id, part.vram_mib
-            )
-            UPDATE scheduler_gpu AS gpu SET vram_free_mib = vram_free_mib + freed_sum.vram_mib
-            FROM (SELECT gpu_id, sum(vram_mib) AS vram_mib FROM freed GROUP BY gpu_id) AS freed_sum
-            WHERE gpu.id = freed_sum.gpu_id
-            """,
-            [[allocation.id for allocation in allocations]],
-        )
-    for allocation in allocations:
-        log.info(
-            "allocation.released",
-            allocation=str(allocation.id),
-            instance=str(allocation.instance_id),
-            node=str(allocation.node_id),
-        )
-
-
-def _give_to_nodes(needs: Mapping[uuid.UUID, Sequence[int]]) -> None:
-    """Raise the counters (CPU, RAM, disk) and versions of locked nodes."""
-    nodes = sorted(needs)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE scheduler_node AS node
-            SET version = version + 1,
-                cpu_milli_free = cpu_milli_free + freed.cpu,
-                ram_mib_free = ram_mib_free + freed.ram,
-                disk_mib_free = disk_mib_free + freed.disk
-            FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])
-                AS freed (id, cpu, ram, disk)
-            WHERE node.id = freed.id
-            """,
-            [nodes, *([needs[node][i] for node in nodes] for i in range(3))],
-        )
-
-
 # --- disks
 
 
@@ -344,8 +291,7 @@ def _disk_reports(hellos: Sequence[Observed]) -> _DiskReports:
 
 def _store_disks(residences: Sequence[Residence], reports: _DiskReports) -> None:
     """Note how full disks are; free the space of those whose wipe their node confirms."""
-    freed: defaultdict[uuid.UUID, list[int]] = defaultdict(lambda: [0, 0, 0])
-    changed = []
+    changed, wiped = [], []
     for residence in residences:
         report = reports.get((residence.node_id, residence.id))
         if report is None:
@@ -357,12 +303,11 @@ def _store_disks(residences: Sequence[Residence], reports: _DiskReports) -> None
             continue
         if residence.want == ResidenceWant.GONE:
             residence.wiped_at = at
-            freed[residence.node_id][2] += residence.disk_mib
+            wiped.append(residence)
         else:
             log.error("residence.lost", residence=str(residence.id), node=str(residence.node_id))
     Residence.objects.bulk_update(changed, ["used_bytes", "wiped_at"])
-    if freed:
-        _give_to_nodes(freed)
+    give_disks_back(wiped)
 
 
 # --- quarantine

@@ -12,6 +12,7 @@ from scheduler.models import (
     GatewayFlush,
     GpuModel,
     Node,
+    NodeLiveness,
     QuarantineEvent,
     Region,
     Zone,
@@ -30,6 +31,15 @@ def operator(client):
     User.objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
     client.force_login(User.objects.get(pk=user.pk))
     return client
+
+
+def make_allocation_on_silent(node):
+    """Placed while the node was live; heard long ago."""
+    status = NodeLiveness.objects.get(node=node).status
+    NodeLiveness.objects.update(status="live")
+    allocation = make_allocation(node=node)
+    NodeLiveness.objects.update(status=status)
+    return allocation
 
 
 def shown():
@@ -96,6 +106,34 @@ def test_staff_without_the_verb_may_not_cordon(operator):
         reverse("admin:scheduler_node_changelist"),
         {"action": "cordon", "_selected_action": [str(node.pk)]},
     )
+
+    node.refresh_from_db()
+    assert not node.cordoned
+
+
+@pytest.mark.parametrize(
+    ("status", "typed", "is_dead"), [("lost", 1, True), ("lost", 0, False), ("live", 1, False)]
+)
+def test_a_lost_node_is_declared_dead_by_its_name(operator, status, typed, is_dead):
+    node = make_node(status=status)
+    allocation = make_allocation_on_silent(node)
+    url = reverse("admin:scheduler_node_declare_dead", args=[node.pk])
+    assert b"1 allocations and 2 disks" in operator.get(url).content
+
+    answer = operator.post(url, {"name": node.name if typed else "another", "reason": "burnt"})
+
+    allocation.refresh_from_db()
+    assert (answer.status_code == 302, allocation.lost_at is not None) == (is_dead, is_dead)
+    told = AuditEvent.objects.filter(verb="node.declared_dead", actor_kind="staff")
+    assert [event.after["reason"] for event in told] == (["burnt"] if is_dead else [])
+
+
+def test_staff_without_the_verb_may_not_declare_dead(operator):
+    node = make_node(status="lost")
+    User.objects.update(is_superuser=False)
+    url = reverse("admin:scheduler_node_declare_dead", args=[node.pk])
+
+    assert operator.post(url, {"name": node.name, "reason": "x"}).status_code == 403
 
     node.refresh_from_db()
     assert not node.cordoned
