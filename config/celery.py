@@ -63,6 +63,8 @@ BEAT: dict[str, int | Hourly | Nightly] = {
     "records.relay_outbox": 10,
     "records.housekeeping": Nightly(20, 11),
     "catalog.forget_quotes": Nightly(20, 17),
+    "scheduler.housekeeping": Nightly(20, 23),
+    "instances.housekeeping": Nightly(20, 29),
 }
 
 

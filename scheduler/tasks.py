@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from rental.records.clock import database_now
-from scheduler.services import liveness
+from scheduler.services import housekeeping, liveness
 from scheduler.services.recount import recount as count_again
 
 
@@ -15,6 +15,11 @@ def watch_nodes(**_from_newer_senders: object) -> None:
 
 @shared_task(name="scheduler.recount", ignore_result=True)
 def recount(**_from_newer_senders: object) -> None:
-    """Nightly: counters against rows, and old gateways' rows away."""
+    """Nightly: counters against rows."""
     count_again()
-    liveness.forget_gateways(now=database_now())
+
+
+@shared_task(name="scheduler.housekeeping", ignore_result=True)
+def keep_house(**_from_newer_senders: object) -> None:
+    """Nightly: what is past its time."""
+    housekeeping.keep_house(now=database_now())

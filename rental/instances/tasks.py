@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from rental.instances import passes
+from rental.instances import housekeeping, passes
 from rental.records.clock import database_now
 
 
@@ -24,3 +24,8 @@ def deadlines(**_from_newer_senders: object) -> None:
 @shared_task(name="instances.compare", ignore_result=True)
 def compare(**_from_newer_senders: object) -> None:
     passes.compare_everything(now=database_now())
+
+
+@shared_task(name="instances.housekeeping", ignore_result=True)
+def keep_house(**_from_newer_senders: object) -> None:
+    housekeeping.keep_house(now=database_now())
