@@ -78,6 +78,8 @@ class Judge:
             if sight.state == "alive"
             and sight.container not in ending
             and self._ledger.is_young(sight)
+            # Which start it is must be known first, or the next look would take it for another.
+            and self._lookout.containers[sight.container].started
         ]
         if young:
             await asyncio.gather(*(self._probe_one(sight) for sight in young))

@@ -1,6 +1,7 @@
 """One node with a clock that stands still: orders, phases, ticks, crashes, faults."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -124,6 +125,31 @@ def test_it_is_billed_from_readiness_to_the_stop(stage):
         assert stage.phase() == ("gone", "ordered")
         assert stage.gpus.wiped == [tenth()]
         assert stage.runtime.containers == {}
+
+    story(tell())
+
+
+def test_readiness_waits_until_the_start_is_known_so_that_tick_0_is_proven(stage):
+    async def tell():
+        # given a container that answers already, but whose start nobody has noted yet
+        stage.runtime.ready = False
+        stage.obey(an_order())
+        await stage.pass_()
+        ((container, found),) = stage.runtime.containers.items()
+        stage.runtime.containers[container] = replace(found, started="")
+        stage.runtime.ready = True
+        await stage.pass_()
+        assert stage.phase() == ("starting", "")
+
+        # when the note is there
+        stage.runtime.containers[container] = found
+        await stage.pass_()
+        assert stage.phase() == ("running", "")
+
+        # then no look takes it for another start, and no tick is missing
+        stage.clock.advance(12_000)
+        await stage.pass_()
+        assert stage.stretches() == [("run_alc_1_1", 0, 2)]
 
     story(tell())
 

@@ -104,10 +104,11 @@ def run(seed: int, minutes: float, rounds: int, instances: int) -> dict[str, Any
         for one in kept:
             fleet.stop(one)
         fleet.wait_all("stopped", fleet.ids)
-        settle_everything(stack)
+        unsettled = settle_everything(stack)
         report = compare(stack, stack.agents_home())
         audit = stack.manage("audit_ledger", check=False)
         report |= {
+            "unsettled": unsettled,
             "seed": seed,
             "kills": dict(done),
             "instances": len(fleet.ids),
@@ -127,12 +128,8 @@ def main() -> int:
     args = parser.parse_args()
     report = run(args.seed, args.minutes, args.rounds, args.instances)
     say(json.dumps(report))
-    good = not (
-        report["lost"]
-        or report["extra"]
-        or report["gaps"]
-        or report["ended_by_fault"]
-        or report["audit"]
+    good = not any(
+        report[fault] for fault in ("lost", "extra", "gaps", "unsettled", "ended_by_fault", "audit")
     )
     say("held" if good else "BROKEN")
     return 0 if good else 1

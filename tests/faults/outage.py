@@ -83,9 +83,12 @@ def finish(stack: Stack, fleet: Fleet) -> dict[str, Any]:
     for one in fleet.ids:
         fleet.stop(one)
     fleet.wait_all("stopped", fleet.ids)
-    settle_everything(stack)
+    unsettled = settle_everything(stack)
     audit = stack.manage("audit_ledger", check=False)
-    return compare(stack, stack.agents_home()) | {"audit": audit.returncode}
+    return compare(stack, stack.agents_home()) | {
+        "unsettled": unsettled,
+        "audit": audit.returncode,
+    }
 
 
 def outage(names: tuple[str, ...], seconds: float, instances: int, home: Path) -> dict[str, Any]:
@@ -109,7 +112,7 @@ def outage(names: tuple[str, ...], seconds: float, instances: int, home: Path) -
     report["good"] = (
         report["running"] == instances
         and report["sessions_open"] == len(sessions)
-        and not (report["lost"] or report["extra"] or report["gaps"] or report["audit"])
+        and not any(report[fault] for fault in ("lost", "extra", "gaps", "unsettled", "audit"))
     )
     return report
 

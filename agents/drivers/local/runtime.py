@@ -76,13 +76,17 @@ class LocalRuntime:
         folder = self._containers / container
         label = self._label(container)
         process = read_json(folder / "process.json")
-        is_alive = label["boot"] == self._clock.now().boot and self._is_alive(container, process)
+        # From one reading: the start must not be missing where the life is known.
+        main = self._main(container)
+        is_alive = label["boot"] == self._clock.now().boot and self._is_alive(
+            container, main, process
+        )
         ended = read_json(folder / "exit.json") or {}
         return Container(
             labels=_labels(label),
             state="alive" if is_alive else "ended",
             boot=label["boot"],
-            started=process["started"] if process else "",
+            started=main[1] if main else "",
             exit_code=None if is_alive else ended.get("exit_code"),
             traffic=_traffic(folder / "traffic"),
         )
@@ -208,8 +212,9 @@ class LocalRuntime:
             return None
         return noted["pid"], noted["started"]
 
-    def _is_alive(self, container: str, process: dict[str, Any] | None) -> bool:
-        main = self._main(container)
+    def _is_alive(
+        self, container: str, main: tuple[int, str] | None, process: dict[str, Any] | None
+    ) -> bool:
         if main is not None:
             return processes.start_of(main[0]) == main[1]
         # The agent died between the start and its note: the mark in the environment tells.
