@@ -16,10 +16,10 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from rental.records.admin import ReadOnlyAdmin
-from rental.records.audit import Actor, record_event
+from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
+from rental.records.audit import record_event
 from rental.records.clock import database_now
-from rental.records.ids import to_text
+from rental.tenants.admin import staff_actor
 from rental.tenants.models import User
 from scheduler.errors import SchedulerError
 from scheduler.models import (
@@ -43,10 +43,6 @@ from scheduler.services import enrolment, hardware
 from scheduler.services.death import declare_dead
 
 
-def _staff(request: HttpRequest) -> Actor:
-    return Actor(kind="staff", id=to_text("usr", cast(User, request.user).pk))
-
-
 def _may_manage(request: HttpRequest) -> bool:
     return bool(cast(User, request.user).has_staff_verb("scheduler:write"))
 
@@ -64,7 +60,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
             changed = sorted(form.changed_data)
             record_event(
                 tenant_id=None,
-                actor=_staff(request),
+                actor=staff_actor(request),
                 verb=f"{kind}.changed" if change else f"{kind}.created",
                 subject=str(obj.pk),
                 before={name: str(form.initial.get(name)) for name in changed} if change else None,
@@ -100,10 +96,8 @@ class GpuModelAdmin(AuditedAdmin):
         return ("name", "memory_mib", "active") if obj else ("active",)  # nodes make it active
 
 
-class GpuInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
+class GpuInline(ReadOnlyInline):
     model = Gpu
-    extra = 0
-    can_delete = False
     show_change_link = True
     fields = readonly_fields = (
         "index",
@@ -115,12 +109,6 @@ class GpuInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
         "health",
         "health_reason",
     )
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 class DeclareDeadForm(forms.Form):
@@ -173,7 +161,7 @@ class NodeAdmin(ReadOnlyAdmin):
         now = timezone.now()
         with transaction.atomic():
             for node in nodes.order_by("pk"):
-                change(node_id=node.pk, actor=_staff(request), now=now)
+                change(node_id=node.pk, actor=staff_actor(request), now=now)
         done = len(nodes)
         text = ngettext("%d node was changed.", "%d nodes were changed.", done) % done
         self.message_user(request, text, messages.SUCCESS)
@@ -203,7 +191,7 @@ class NodeAdmin(ReadOnlyAdmin):
             try:
                 declare_dead(
                     node_id=node.pk,
-                    actor=_staff(request),
+                    actor=staff_actor(request),
                     reason=form.cleaned_data["reason"],
                     now=database_now(),
                 )
@@ -245,7 +233,7 @@ class EnrolmentTokenAdmin(ReadOnlyAdmin):
             zone=obj.zone,
             uses=obj.uses_left,
             expires_at=obj.expires_at,
-            actor=_staff(request),
+            actor=staff_actor(request),
             now=timezone.now(),
         )
         obj.pk = EnrolmentToken.objects.get(digest=enrolment.digest_of(text)).pk
@@ -269,7 +257,7 @@ class AgentAdmin(ReadOnlyAdmin):
         now = timezone.now()
         with transaction.atomic():
             for agent in queryset.order_by("pk"):
-                enrolment.revoke_agent(agent_id=agent.pk, actor=_staff(request), now=now)
+                enrolment.revoke_agent(agent_id=agent.pk, actor=staff_actor(request), now=now)
 
 
 @admin.register(NodeLiveness)

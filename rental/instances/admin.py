@@ -1,7 +1,7 @@
 """The operator's pages for instances: read, and stop or release through the services."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -9,38 +9,26 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
-from unfold.admin import TabularInline
 
 from rental.instances import services
 from rental.instances.errors import InstanceError
 from rental.instances.models import Endpoint, Instance, Notice, Operation, Secret
-from rental.records.admin import ReadOnlyAdmin
+from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
 from rental.tenants.admin import staff_actor
 from rental.tenants.models import User
 
 
-class _RowsInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
-    extra = 0
-    can_delete = False
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-
-class EndpointInline(_RowsInline):
+class EndpointInline(ReadOnlyInline):
     model = Endpoint
     fields = readonly_fields = ("kind", "host", "port", "user", "opened_at")
 
 
-class OperationInline(_RowsInline):
+class OperationInline(ReadOnlyInline):
     model = Operation
     fields = readonly_fields = ("kind", "state", "generation", "created_at", "finished_at")
 
 
-class NoticeInline(_RowsInline):
+class NoticeInline(ReadOnlyInline):
     model = Notice
     fields = readonly_fields = ("kind", "threshold_s", "at", "deadline", "withdrawn_at")
 

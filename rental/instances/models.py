@@ -1,6 +1,5 @@
 """Instances, their operations, notices and endpoints."""
 
-import uuid
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ from rental.instances.states import (
     state_word,
 )
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 
 S = InstanceState
 
@@ -40,10 +40,7 @@ class Health(models.TextChoices):
     UNKNOWN = "unknown", _("unknown")
 
 
-class InstanceQuerySet(models.QuerySet["Instance"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
-
+class InstanceQuerySet(TenantScoped["Instance"]):
     def present(self) -> Self:
         """Leave out what has been deleted."""
         return self.exclude(state=S.DELETED)
@@ -222,11 +219,6 @@ class OperationState(models.TextChoices):
     CANCELLED = "cancelled", _("cancelled")
 
 
-class OperationQuerySet(models.QuerySet["Operation"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
-
-
 class Operation(models.Model):
     """
     A command on its way, with timed steps: [{"name", "started_at", "finished_at"}].
@@ -249,7 +241,7 @@ class Operation(models.Model):
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 
-    objects = models.Manager.from_queryset(OperationQuerySet)()
+    objects = models.Manager.from_queryset(TenantScoped["Operation"])()
 
     class Meta:
         verbose_name = _("operation")
@@ -276,10 +268,7 @@ class NoticeKind(models.TextChoices):
     BALANCE = "balance", _("the balance runs out")
 
 
-class NoticeQuerySet(models.QuerySet["Notice"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
-
+class NoticeQuerySet(TenantScoped["Notice"]):
     def standing(self) -> Self:
         return self.filter(withdrawn_at__isnull=True)
 
@@ -317,11 +306,6 @@ class Notice(models.Model):
         return f"{self.kind} {self.deadline:%Y-%m-%d %H:%M}"
 
 
-class EndpointQuerySet(models.QuerySet["Endpoint"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
-
-
 class Endpoint(models.Model):
     """How to reach a running instance; rows go when it stops and may differ after a start."""
 
@@ -335,7 +319,7 @@ class Endpoint(models.Model):
     host_key_fingerprint = models.CharField(max_length=100, blank=True)
     opened_at = models.DateTimeField()
 
-    objects = models.Manager.from_queryset(EndpointQuerySet)()
+    objects = models.Manager.from_queryset(TenantScoped["Endpoint"])()
 
     class Meta:
         verbose_name = _("endpoint")
@@ -351,11 +335,6 @@ class Endpoint(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.host}:{self.port}"
-
-
-class SecretQuerySet(models.QuerySet["Secret"]):
-    def of(self, tenant_id: uuid.UUID) -> Self:
-        return self.filter(tenant_id=tenant_id)
 
 
 class Secret(models.Model):
@@ -374,7 +353,7 @@ class Secret(models.Model):
     created_at = models.DateTimeField(_("created"))
     updated_at = models.DateTimeField(_("changed"))
 
-    objects = models.Manager.from_queryset(SecretQuerySet)()
+    objects = models.Manager.from_queryset(TenantScoped["Secret"])()
 
     class Meta:
         verbose_name = _("secret")

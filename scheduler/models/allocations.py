@@ -9,10 +9,10 @@ from django.db.models import F, Func, IntegerField, Q
 from django.utils.translation import gettext_lazy as _
 
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 from scheduler.fields import CellsField
 from scheduler.models.nodes import Gpu, Node
 from scheduler.models.requests import Request
-from scheduler.models.scoped import TenantQuerySet
 
 
 class Want(models.TextChoices):
@@ -21,7 +21,7 @@ class Want(models.TextChoices):
     GONE = "gone", _("gone")
 
 
-class AllocationQuerySet(TenantQuerySet["Allocation"]):
+class AllocationQuerySet(TenantScoped["Allocation"]):
     def held(self) -> Self:
         """Those whose release is not confirmed: they still hold slices."""
         return self.filter(released_at=None)
@@ -144,7 +144,7 @@ class Slice(models.Model):
     created_at = models.DateTimeField(_("created at"))
     released_at = models.DateTimeField(_("released at"), null=True, blank=True)
 
-    objects = TenantQuerySet["Slice"].as_manager()
+    objects = TenantScoped["Slice"].as_manager()
 
     class Meta:
         verbose_name = _("slice")
@@ -231,7 +231,7 @@ class Residence(models.Model):
     wiped_at = models.DateTimeField(_("wiped at"), null=True, blank=True)
     lost_at = models.DateTimeField(_("lost with its node at"), null=True, blank=True)
 
-    objects = TenantQuerySet["Residence"].as_manager()
+    objects = TenantScoped["Residence"].as_manager()
 
     class Meta:
         verbose_name = _("residence")

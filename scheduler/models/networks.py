@@ -7,9 +7,9 @@ from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext_lazy as _
 
 from rental.records.ids import new_id
+from rental.records.scoped import TenantScoped
 from scheduler.fields import CidrField
 from scheduler.models.places import Region
-from scheduler.models.scoped import TenantQuerySet
 
 # The shared address space of RFC 6598: no customer's own network and no data centre uses it.
 SPACE = "100.64.0.0/10"
@@ -32,7 +32,7 @@ class PrivateNetwork(models.Model):
     cidr = CidrField(_("network"))
     created_at = models.DateTimeField(_("created at"))
 
-    objects = models.Manager.from_queryset(TenantQuerySet["PrivateNetwork"])()
+    objects = models.Manager.from_queryset(TenantScoped["PrivateNetwork"])()
 
     class Meta:
         verbose_name = _("private network")

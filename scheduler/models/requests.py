@@ -7,9 +7,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
+from rental.records.scoped import TenantScoped
 from scheduler.models.nodes import Node
 from scheduler.models.places import Region, Zone
-from scheduler.models.scoped import TenantQuerySet
 
 
 class RequestState(models.TextChoices):
@@ -31,7 +31,7 @@ class RequestMode(models.TextChoices):
     SHARE_SHARED = "share_shared", _("share with strangers")
 
 
-class RequestQuerySet(TenantQuerySet["Request"]):
+class RequestQuerySet(TenantScoped["Request"]):
     def waiting(self) -> Self:
         return self.filter(state=RequestState.WAITING)
 
