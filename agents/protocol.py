@@ -8,7 +8,7 @@ may be a version ahead; the handshake settles which version is spoken.
 Ages are measured by the node's CLOCK_BOOTTIME, in milliseconds before the message was sent.
 ``sent_ms`` is that clock at the sending (0: not said), by which the gateway sees that a frame was
 held up on its way, and by how much its ages have grown.
-Source: docs/adr/0003-agent-protocol.md, DESIGN §6 and §7.
+Source: docs/adr/0003-agent-protocol-and-liveness.md, DESIGN §6 and §7.
 """
 
 from typing import Literal
