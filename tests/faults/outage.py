@@ -124,7 +124,7 @@ def rows_vanish(instances: int, home: Path) -> dict[str, Any]:
         fleet.order(instances)
         fleet.wait_all("running", fleet.ids)
         stack.sql(
-            "SET session_replication_role = replica; DELETE FROM scheduler_slice; "
+            "DELETE FROM scheduler_slice; "
             "DELETE FROM scheduler_allocation; UPDATE scheduler_node SET version = version + 1"
         )
         wait_for(
