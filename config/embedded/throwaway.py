@@ -31,13 +31,13 @@ def start_throwaway() -> None:
     root.chmod(0o711)
     places = choose(root)
     log = (root / "servers.log").open("ab")
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[tuple[subprocess.Popen[bytes], signal.Signals]] = []
 
     @atexit.register
     def end() -> None:
-        for child in children:
-            child.send_signal(signal.SIGQUIT)  # PostgreSQL: leave at once, write nothing
-        for child in children:
+        for child, at_once in children:
+            child.send_signal(at_once)
+        for child, _ in children:
             child.wait(10)
         shutil.rmtree(root, ignore_errors=True)
 
@@ -45,14 +45,17 @@ def start_throwaway() -> None:
         passwords = Passwords(*(secrets.token_hex(16) for _ in range(4)))
         cluster = open_cluster(places, passwords, throwaway=True)
         cluster.make()
-        children.append(start(cluster.command(), log, places.as_user(), signal.SIGQUIT))
+        # SIGQUIT: leave at once, write nothing.
+        server = start(cluster.command(), log, places.as_user(), signal.SIGQUIT)
+        children.append((server, signal.SIGQUIT))
         _wait(cluster.answers, root / "servers.log")
         # Tests create databases and extensions and change roles: they need the superuser.
         os.environ["DATABASE_URL"] = cluster.url(SUPERUSER, database="postgres")
     if "REDIS_URL" not in os.environ:
         valkey = open_valkey(places, password=secrets.token_hex(16), port=free_port())
         valkey.make()
-        children.append(start(valkey.command(), log, places.as_user(), signal.SIGKILL))
+        server = start(valkey.command(), log, places.as_user(), signal.SIGKILL)
+        children.append((server, signal.SIGKILL))
         _wait(valkey.answers, root / "servers.log")
         os.environ["REDIS_URL"] = valkey.url
 
