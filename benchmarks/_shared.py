@@ -16,9 +16,16 @@ PATIENCE = 600  # s
 
 
 def setup_django(url: str | None = None) -> None:
-    """Set Django up, on another database than DATABASE_URL's if ``url`` is given."""
+    """
+    Set Django up, on another database than DATABASE_URL's if ``url`` is given. Without either, on
+    a server of our own that commits to the disk.
+    """
     if url is not None:
         os.environ["DATABASE_URL"] = url
+    elif "DATABASE_URL" not in os.environ:
+        from config.embedded.throwaway import start_throwaway
+
+        start_throwaway(durable=True)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     import django
 
@@ -36,7 +43,7 @@ def scratch_database(name: str) -> Iterator[str]:
     from django.core.management import call_command
     from django.db import connection
 
-    url = os.environ.get("DATABASE_URL", "postgresql:///tessera")
+    url = os.environ["DATABASE_URL"]
     scratch = f"{connection.settings_dict['NAME']}_{name}"
     with connection.cursor() as cursor:
         cursor.execute(f'DROP DATABASE IF EXISTS "{scratch}" WITH (FORCE)')

@@ -88,7 +88,7 @@ def prepare_servers() -> None:
     if "DATABASE_URL" not in os.environ or "REDIS_URL" not in os.environ:
         from config.embedded.throwaway import start_throwaway
 
-        start_throwaway()
+        start_throwaway(durable=True)
     import psycopg
 
     url = os.environ["DATABASE_URL"]

@@ -23,10 +23,12 @@ def own_database(name: str) -> Iterator[str]:
     """
     Yield the URL of a new, migrated database, also in the environment of processes started here.
 
-    It lies beside the one of DATABASE_URL; without one, in a throwaway cluster (no fsync).
+    It lies beside the one of DATABASE_URL; without one, in a cluster of our own that commits to
+    the disk.
     """
     os.environ.setdefault("LOG_LEVEL", "WARNING")
-    start_throwaway()
+    os.environ.setdefault("SECRET_KEY", "benchmarks-only")
+    start_throwaway(durable=True)
     outer = os.environ["DATABASE_URL"]
     with scratch_database(name) as url:
         os.environ["DATABASE_URL"] = url

@@ -1,4 +1,4 @@
-"""PostgreSQL and Valkey for one test session: fast, unsafe, gone with the process that asked."""
+"""PostgreSQL and Valkey for one test session: fast, unsafe, gone with who asked for them."""
 
 import atexit
 import os
@@ -20,10 +20,11 @@ PREFIX = "tessera-test-"
 PATIENCE = 30.0  # seconds; a busy two-core machine needs three
 
 
-def start_throwaway() -> None:
+def start_throwaway(*, durable: bool = False) -> None:
     """
     Start both servers and put DATABASE_URL and REDIS_URL (where unset) into the environment.
 
+    :param durable: commit to the disk as the product does, for benchmarks
     They end with this process: by atexit, or by the kernel when it is killed.
     """
     _remove_leftovers()
@@ -43,7 +44,7 @@ def start_throwaway() -> None:
 
     if "DATABASE_URL" not in os.environ:
         passwords = Passwords(*(secrets.token_hex(16) for _ in range(4)))
-        cluster = open_cluster(places, passwords, throwaway=True)
+        cluster = open_cluster(places, passwords, throwaway=not durable)
         cluster.make()
         # SIGQUIT: leave at once, write nothing.
         server = start(cluster.command(), log, places.as_user(), signal.SIGQUIT)
