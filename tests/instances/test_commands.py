@@ -9,6 +9,7 @@ from billing.errors import InsufficientBalance
 from billing.models import Hold, Run, Wallet
 from rental.instances import errors, money, passes, services
 from rental.instances.models import Instance, Operation
+from rental.instances.services import commands
 from rental.instances.states import InstanceState
 from rental.tenants.models import AuditEvent, Tenant
 from scheduler.models import Allocation, Request, Residence, Slice
@@ -505,13 +506,13 @@ def test_the_balance_is_whole_again_after_it_all(market):
 
 def test_a_stop_that_meets_the_end_of_the_wait_is_no_error(market, tenant, monkeypatch):
     (instance,) = order(tenant)
-    real = services.cancel_request
+    real = commands.cancel_request
 
     def expire_first(**given):
         Request.objects.update(state="expired", decided_at=LATER)
         return real(**given)
 
-    monkeypatch.setattr(services, "cancel_request", expire_first)
+    monkeypatch.setattr(commands, "cancel_request", expire_first)
 
     assert command("stop", instance).state == S.FAILED
     assert not pending_holds(instance).exists()

@@ -1,0 +1,111 @@
+"""What the commands share: lock and catch up, check, queue, audit."""
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from rental.instances import orders
+from rental.instances.errors import (
+    GenerationMismatch,
+    InstanceLocked,
+)
+from rental.instances.facts import disks_are_on
+from rental.instances.level import level, locked_instance
+from rental.instances.models import (
+    Instance,
+)
+from rental.instances.specs import build_spec
+from rental.instances.states import InstanceState
+from rental.records.audit import Actor, record_event
+from rental.records.ids import new_id, to_text
+from scheduler.services.requests import open_request
+
+log = structlog.get_logger()
+S = InstanceState
+
+# Locks under which nothing may be started; stopping and releasing stay possible.
+LOCKS_AGAINST_START = frozenset({"financial", "security", "maintenance", "operator"})
+
+
+def begin_command(
+    tenant_id: uuid.UUID, instance_id: uuid.UUID, if_generation: int | None, *, now: datetime
+) -> Instance:
+    """
+    Lock the instance, check If-Match, and catch up with what has happened.
+
+    :raises UnknownInstance: if the tenant has none of this id
+    :raises GenerationMismatch: if it has changed since the caller looked
+    """
+    instance = locked_instance(tenant_id=tenant_id, instance_id=instance_id, now=now)
+    check_generation(instance, if_generation)
+    level(instance, now=now)
+    return instance
+
+
+def accept(instance: Instance) -> None:
+    instance.generation += 1
+    instance.save(update_fields=["generation"])
+
+
+def check_generation(instance: Instance, expected: int | None) -> None:
+    if expected is not None and expected != instance.generation:
+        raise GenerationMismatch(expected=expected, actual=instance.generation)
+
+
+def check_locks(instance: Instance, *, verb: str) -> None:
+    locks = sorted(LOCKS_AGAINST_START.intersection(instance.locks))
+    if locks:
+        raise InstanceLocked(verb=verb, locks=locks)
+
+
+def as_audited(instance: Instance) -> dict[str, Any]:
+    return {"state": instance.state, "generation": instance.generation}
+
+
+def audit(
+    instance: Instance,
+    verb: str,
+    *,
+    actor: Actor,
+    request_id: str | None,
+    now: datetime,
+    before: dict[str, Any] | None = None,
+) -> None:
+    after = as_audited(instance) | {"session": instance.session}
+    if before is None:
+        after |= {
+            "name": instance.name,
+            "offer": instance.offer_id,
+            "image": instance.image_id,
+            "market": instance.market,
+            "project": str(instance.project_id),
+        }
+    record_event(
+        tenant_id=instance.tenant_id,
+        actor=actor,
+        verb=verb,
+        subject=to_text("ins", instance.id),
+        before=before,
+        after=after,
+        request_id=request_id,
+        now=now,
+    )
+    log.info(verb, instance=str(instance.id), state=instance.state)
+
+
+def ask_for_a_place(instance: Instance, *, now: datetime) -> None:
+    request = open_request(
+        request_id=new_id(),
+        tenant_id=instance.tenant_id,
+        instance_id=instance.id,
+        shape=orders.shape_of(instance.shape),
+        market=instance.market,
+        region=instance.region,
+        spec=build_spec(instance),
+        residences_on=disks_are_on(instance),
+        now=now,
+    )
+    instance.request_id = request.id
+    instance.save(update_fields=["request_id"])
