@@ -15,7 +15,7 @@ from rental.records.clock import database_now
 from scheduler.models import GpuModel, Region, Zone
 from tests.factories.rental import NOON
 
-BRIEF = Path("/work/shared/data/brief_facts.md")
+BRIEF = Path(__file__).resolve().parents[3] / "shared" / "data" / "brief_facts.md"
 
 
 def price_of(code):

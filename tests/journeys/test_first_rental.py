@@ -63,7 +63,7 @@ def stack():
 @pytest.fixture(scope="module")
 def world(stack: Stack) -> dict[str, Any]:
     return stack.world(
-        tenants={scene: DEPOSIT for scene in SCENES} | {"stranger": DEPOSIT}, tokens=len(SCENES)
+        tenants=dict.fromkeys([*SCENES, "stranger", "unlucky"], DEPOSIT), tokens=len(SCENES)
     )
 
 
@@ -258,6 +258,30 @@ def test_the_ledger_holds(stack: Stack, rentals: dict[str, Rental]):
         bill(stack, rental)
     audit = stack.manage("audit_ledger", check=False)
     assert audit.returncode == 0, audit.stdout
+
+
+def test_a_start_that_fails_costs_nothing(
+    stack: Stack, world: dict[str, Any], rentals: dict[str, Rental]
+):
+    # given a node with room, and an order whose program does not exist
+    api = stack.api(world["tenants"]["unlucky"]["key"])
+    made = api.order(
+        offer=rentals["plain"].offer, image="ubuntu-22.04", command=["/no/such/program"]
+    )
+
+    # when it is started
+    seen = api.wait_state(made["id"], "failed", seconds=30)
+
+    # then it says why, never began to cost, and holds no money
+    assert seen["state_reason"] == {"code": "start_failed", "detail": "exited_before_ready"}
+    ((started_at, closed_at_tick),) = stack.sql(
+        "SELECT started_at, closed_at_tick FROM billing_run r JOIN tenants_tenant t"
+        " ON t.id = r.tenant_id WHERE t.slug = 'unlucky'"
+    )
+    assert (started_at, closed_at_tick) == (None, 0)
+    balance = api.get("/v1/balance")
+    assert (micro(balance["posted"]), micro(balance["held"])) == (DEPOSIT, 0)
+    assert api.get("/v1/charges")["data"] == []
 
 
 def test_a_stranger_neither_sees_nor_enters(
