@@ -22,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
+from config.embedded.valkey import free_port
+
 CONNECTIONS = 4
 INSTANCES = 10
 BENCH_DATABASE = "tessera_bench_api"
@@ -229,12 +231,6 @@ def profile(key: str) -> None:
         client.get("/v1/instances?limit=10")
     profiler.disable()
     pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def wait_for(port: int) -> None:

@@ -94,7 +94,9 @@ INSTALLED_APPS = [
     "config",
 ]
 
+# The first gives every request its id; the last, being sync, keeps all of them in one thread.
 MIDDLEWARE = [
+    "rental.api.middleware.request_ids",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -107,6 +109,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "rental.api.middleware.in_one_thread",
 ]
 
 TEMPLATES = [
@@ -233,12 +236,6 @@ SPECTACULAR_SETTINGS = {
 RATE_LIMITS_ENABLED = env_bool("RATE_LIMITS_ENABLED", True)
 RATE_LIMIT_REQUESTS = env_int("RATE_LIMIT_REQUESTS", 600, minimum=1)
 RATE_LIMIT_WINDOW = env_seconds("RATE_LIMIT_WINDOW", 60, minimum=1)
-# The first gives every request its id; the last, being sync, keeps all of them in one thread.
-MIDDLEWARE = [
-    "rental.api.middleware.request_ids",
-    *MIDDLEWARE,
-    "rental.api.middleware.in_one_thread",
-]
 
 # --- tenants
 # The adapter closes signing up; log-in is by e-mail and password, users come from seed and admin.

@@ -103,11 +103,6 @@ def close_locked(run: Run, *, at: datetime, reason: str) -> None:
     run.save(update_fields=["closed_at", "closed_at_tick", "close_reason", "reckoned"])
 
 
-def run_of(instance_id: uuid.UUID) -> Run | None:
-    """Return the newest run of the instance, open or closed."""
-    return Run.objects.filter(instance_id=instance_id).order_by("-opened_at", "-id").first()
-
-
 @transaction.atomic
 def waive(
     *, run_id: uuid.UUID, from_tick: int, until_tick: int, reason: str, actor: Actor, now: datetime

@@ -5,20 +5,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from fractions import Fraction
 
-from billing.models import Run
-from billing.services import prices, runs
+from billing.services import runs
 from billing.services.runs import RunOpening
 from rental.instances.models import Instance
 from scheduler.services.place import Placed
-
-
-def burn_of(instance: Instance, *, now: datetime) -> int:
-    """
-    Return what the instance costs an hour now, in micro-units.
-
-    :raises prices.UnknownPrice: if its offer has no price any more
-    """
-    return prices.price_at(price_key=instance.price_key, at=now).price
 
 
 def opening_of(
@@ -66,7 +56,3 @@ def open_placed(placed: Iterable[Placed], *, now: datetime) -> None:
             for item in items
         ]
     )
-
-
-def open_run_exists(run: Run | None) -> bool:
-    return run is not None and run.closed_at is None

@@ -71,7 +71,7 @@ def take_away(stack: Stack, names: tuple[str, ...], seconds: float) -> None:
         os.kill(supervisor, signal.SIGCONT)
 
 
-def alive_instances(stack: Stack, instance_ids: list[str]) -> int:
+def alive_instances(stack: Stack) -> int:
     """How many instances' own processes wrote within the last 5 s."""
     fresh = 0
     for path in stack.agents_home().rglob("oracle"):
@@ -103,7 +103,7 @@ def outage(names: tuple[str, ...], seconds: float, instances: int, home: Path) -
         fleet.wait_all("running", fleet.ids)
         report = {
             "back_after_s": round(time.monotonic() - back, 1),
-            "running": alive_instances(stack, fleet.ids),
+            "running": alive_instances(stack),
             "sessions_open": sum(one.poll() is None for one in sessions),
         }
         for one in sessions:
@@ -140,7 +140,7 @@ def rows_vanish(instances: int, home: Path) -> dict[str, Any]:
             "reported": stack.sql(
                 "SELECT count(DISTINCT instance_id) FROM scheduler_quarantineevent"
             )[0][0],
-            "running": alive_instances(stack, fleet.ids),
+            "running": alive_instances(stack),
         }
     report["good"] = report["running"] == instances == report["reported"]
     return report
