@@ -302,6 +302,14 @@ def test_no_instance_is_root_and_none_reads_anothers_files(host):
 
 
 @needs_root
+def test_two_agents_of_one_machine_never_give_one_uid_twice(host, open_folder, key):
+    """Processes are ended by uid. An instance may be on two nodes while it moves."""
+    other = Host(open_folder / "second", key)
+    assert host.runtime._uid_of("ins_1") != other.runtime._uid_of("ins_1")
+    assert host.runtime._uid_of("ins_1") == Host(host.state, key).runtime._uid_of("ins_1")
+
+
+@needs_root
 def test_root_refuses_a_state_directory_that_instances_cannot_reach(tmp_path):
     tmp_path.chmod(0o700)
     runtime = LocalRuntime(tmp_path / "node", SystemClock())

@@ -284,7 +284,8 @@ class LocalRuntime:
     def _uid_of(self, instance: str) -> int | None:
         """
         The instance's own uid, the same at each start because its files belong to it. It comes from
-        the instance's id, so that two agents on one machine do not hand out the same one.
+        the agent's folder and the instance's id: processes are ended by uid, so two agents of one
+        machine must not give the same one, not even to one instance that moves between them.
         """
         if not self._is_root:
             return None
@@ -292,7 +293,8 @@ class LocalRuntime:
         path = self._state / "uids.json"
         kept: dict[str, int] = read_json(path) or {}
         if instance not in kept:
-            kept[instance] = _choose_uid(instance, {*kept.values(), *processes.uids_in_use()})
+            here = f"{self._state.resolve()} {instance}"
+            kept[instance] = _choose_uid(here, {*kept.values(), *processes.uids_in_use()})
             write_json(path, kept)
         return kept[instance]
 
@@ -357,9 +359,9 @@ def _plain(name: str) -> str:
     return name
 
 
-def _choose_uid(instance: str, taken: set[int]) -> int:
+def _choose_uid(name: str, taken: set[int]) -> int:
     first, count = _uid_range()
-    place = int.from_bytes(hashlib.sha256(instance.encode()).digest()[:8], "big") % count
+    place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % count
     for step in range(count):
         uid = first + (place + step) % count
         if uid not in taken:
