@@ -8,9 +8,9 @@ from rest_framework import serializers
 from billing.models import PriceVersion
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.fields import Money, Output, PageQuery, Text
-from rental.api.paging import Page
 from rental.catalog.models import Image, Market, Offer
 from rental.catalog.services import price_key
+from rental.records.paging import Page
 from scheduler.models import GpuModel, Region
 
 

@@ -22,12 +22,12 @@ from rest_framework.views import APIView
 from rental.api.auth import Caller, KeyAuthentication, KeyMay
 from rental.api.errors import FieldError, Problem, answer
 from rental.api.fields import Input, Output, Query
-from rental.api.paging import Key, Page, take_page
 from rental.api.parsing import JsonAlways, StrictJson
 from rental.api.throttling import KeyThrottle
 from rental.records import ids
 from rental.records.clock import database_now
 from rental.records.idempotency import Answer, answer_once
+from rental.records.paging import Key, Page, take_page
 
 Shape = Literal["one", "list", "page", "none"]
 

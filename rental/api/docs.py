@@ -14,7 +14,8 @@ from rest_framework.response import Response
 
 from rental.api.compat import METHODS
 from rental.api.contract import ProblemView
-from rental.api.errors import CODES, Problem
+from rental.api.errors import Problem
+from rental.refusals import CODES
 
 OPENAPI = Path(settings.BASE_DIR) / "docs" / "openapi.json"
 

@@ -10,53 +10,14 @@ from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import Http404
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
-from rental.api.answers import facts_of, field_of, row_of
+from rental.refusals import CODES, facts_of, field_of, row_of
 
 log = structlog.get_logger()
 
 PROBLEM = "application/problem+json"
-
-# Stable codes and their titles; `/v1/docs` and docs/api.md list them, and a test compares.
-CODES: dict[str, str | Promise] = {
-    "malformed_request": _("The request could not be read"),
-    "unauthenticated": _("A valid API key is required"),
-    "insufficient_balance": _("The balance does not cover half an hour"),
-    "in_arrears": _("There is an unpaid amount"),
-    "forbidden": _("This key may not do that"),
-    "not_found": _("There is nothing here"),
-    "method_not_allowed": _("This method is not offered here"),
-    "illegal_transition": _("The instance cannot do this in its state"),
-    "locked": _("The instance is locked"),
-    "protected": _("The instance is protected"),
-    "in_use": _("Something still uses it"),
-    "uniqueness_error": _("This already exists"),
-    "idempotency_in_progress": _("The first request with this key is still running"),
-    "precondition_failed": _("The resource has changed since it was read"),
-    "content_too_large": _("The request is too large"),
-    "unsupported_media_type": _("Send application/json"),
-    "invalid_request": _("The request has invalid fields"),
-    "idempotency_key_reused": _("The key was used for another request"),
-    "unknown_offer": _("Nothing is on sale under this code"),
-    "unknown_image": _("No image is offered under this code"),
-    "market_not_offered": _("The offer is not sold on this market"),
-    "image_does_not_fit": _("The image does not run on this GPU"),
-    "unknown_quote": _("There is no such quote"),
-    "quote_expired": _("The quote is no longer valid"),
-    "quote_mismatch": _("The order is not what was quoted"),
-    "unknown_project": _("There is no such project"),
-    "unknown_ssh_key": _("There is no such SSH key"),
-    "unknown_secret": _("There is no such secret"),
-    "price_exceeded": _("The price is above the given limit"),
-    "resource_unavailable": _("This is not on sale"),
-    "precondition_required": _("If-Match is required"),
-    "rate_limit_exceeded": _("Too many requests"),
-    "internal_error": _("An error on our side"),
-    "unavailable": _("The service cannot answer at the moment"),
-}
 
 
 @dataclass(frozen=True)

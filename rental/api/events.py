@@ -8,8 +8,8 @@ from rest_framework import serializers
 
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.fields import Instant, Output, PageQuery, Prefixed, Text
-from rental.api.paging import Page
 from rental.records.audit import AuditEvent
+from rental.records.paging import Page
 
 
 @extend_schema_field(OpenApiTypes.OBJECT)

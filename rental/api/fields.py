@@ -11,8 +11,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from billing.core.money import parse_micro
-from rental.api.texts import UNSTORABLE, instant_text, money_text
 from rental.records import ids
+from rental.records.texts import UNSTORABLE, instant_text, money_text
 
 # JSON writes their values as they stand in the database.
 _AS_IT_IS = {serializers.CharField, serializers.IntegerField, serializers.BooleanField}

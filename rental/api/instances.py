@@ -25,13 +25,13 @@ from rental.api.fields import (
     Words,
 )
 from rental.api.operations import OperationOutput
-from rental.api.paging import Page
 from rental.catalog.models import Market
 from rental.catalog.services import MOST_INSTANCES
 from rental.instances import services
 from rental.instances.models import Endpoint, Instance, Notice, Operation
 from rental.instances.secrets import MOST_NAMED
 from rental.instances.states import InstanceState
+from rental.records.paging import Page
 from scheduler.models import Request as PlacementRequest
 
 MOST_WORDS = 64  # of a command, and variables of an environment

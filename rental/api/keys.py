@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.errors import Problem
 from rental.api.fields import Input, Instant, Output, PageQuery, Prefixed, Text
-from rental.api.paging import Page
+from rental.records.paging import Page
 from rental.tenants.models import ApiKey, SshKey
 from rental.tenants.services import api_keys, ssh_keys
 

@@ -12,8 +12,8 @@ from billing.services.wallets import Balance, read_balance
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.errors import Problem
 from rental.api.fields import Instant, Money, Output, PageQuery, Prefixed
-from rental.api.paging import Page
 from rental.instances.models import Instance
+from rental.records.paging import Page
 
 
 class BalanceOutput(Output):

@@ -11,8 +11,8 @@ from rest_framework import serializers
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.errors import Problem
 from rental.api.fields import Instant, Output, PageQuery, Prefixed, Query
-from rental.api.paging import Page
 from rental.instances.models import Operation, OperationState
+from rental.records.paging import Page
 
 MOST_WAITING = 64  # each waiting request sits in a thread of its own; more are answered at once
 LOOK_EVERY = 0.5  # seconds

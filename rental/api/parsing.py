@@ -9,7 +9,7 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 
 from rental.api.errors import Problem
-from rental.api.texts import UNSTORABLE
+from rental.records.texts import UNSTORABLE
 
 MAX_BYTES = 1 << 20  # no request of this API has reason to be larger
 MAX_DEPTH = 16

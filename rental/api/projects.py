@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.errors import Problem
 from rental.api.fields import Instant, Output, PageQuery, Prefixed
-from rental.api.paging import Page
+from rental.records.paging import Page
 from rental.tenants.models import Project
 
 

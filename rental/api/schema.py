@@ -12,8 +12,9 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, inline_seri
 from rest_framework import serializers
 
 from rental.api.contract import PATH_IDS, Contract, TenantView, contracts_of
-from rental.api.errors import CODES, PROBLEM
+from rental.api.errors import PROBLEM
 from rental.api.fields import Output, Prefixed
+from rental.refusals import CODES
 
 # What every operation behind a key can answer, besides its own statuses.
 COMMON = (401, 403, 422, 429, 500, 503)

@@ -8,9 +8,9 @@ from rest_framework import serializers
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.errors import Problem
 from rental.api.fields import Input, Instant, Output, PageQuery, Prefixed, Text
-from rental.api.paging import Page
 from rental.instances.models import Secret
 from rental.instances.secrets import MOST_VALUE, put_secret, remove_secret
+from rental.records.paging import Page
 
 
 class SecretInput(Input):

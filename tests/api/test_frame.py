@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from rental.api.errors import CODES, Problem
-from rental.api.texts import money_text
+from rental.api.errors import Problem
+from rental.records.texts import money_text
+from rental.refusals import CODES
 from tests.api.conftest import Api, order
 
 pytestmark = pytest.mark.django_db

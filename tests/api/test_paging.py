@@ -4,10 +4,10 @@ import base64
 
 import pytest
 
-from rental.api.errors import Problem
-from rental.api.paging import read_cursor, take_page, write_cursor
+from rental.api.errors import problem_of
 from rental.records.clock import database_now
 from rental.records.ids import new_id
+from rental.records.paging import ForeignCursor, read_cursor, take_page, write_cursor
 from rental.tenants.models import Project
 from tests.factories.tenants import make_tenant
 
@@ -27,14 +27,14 @@ def database_now_free():
     "text", ["", "x", "AAAA", "é", "../../etc", "A" * 400, base64.urlsafe_b64encode(b"0" * 60)]
 )
 def test_a_forged_cursor_is_refused(text):
-    with pytest.raises(Problem) as refusal:
+    with pytest.raises(ForeignCursor) as refusal:
         read_cursor(str(text), scope="a")
-    assert refusal.value.status == 422
-    assert refusal.value.errors[0].code == "invalid_cursor"
+    problem = problem_of(refusal.value)
+    assert (problem.status, [error.field for error in problem.errors]) == (422, ["cursor"])
 
 
 def test_a_cursor_of_another_list_is_refused():
-    with pytest.raises(Problem):
+    with pytest.raises(ForeignCursor):
         read_cursor(write_cursor([new_id()], scope="a"), scope="b")
 
 

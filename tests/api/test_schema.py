@@ -21,10 +21,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from rental.api import docs
-from rental.api.answers import ANSWERS
 from rental.api.compat import METHODS
 from rental.api.contract import PATH_IDS, contracts_of
-from rental.api.errors import CODES
+from rental.refusals import ANSWERS, CODES
 from tests.api.conftest import order
 from tests.api.test_matrix import api_routes, ours  # noqa: F401  (a fixture)
 

@@ -12,9 +12,6 @@ from typing import Generic, TypeVar
 
 from django.conf import settings
 from django.db.models import Model, Q, QuerySet
-from django.utils.translation import gettext_lazy as _
-
-from rental.api.errors import invalid
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100
@@ -24,6 +21,10 @@ Key = tuple[str, ...]  # the columns that order a list; the last one makes the o
 
 
 Row = TypeVar("Row", bound=Model)
+
+
+class ForeignCursor(ValueError):
+    """The cursor is not ours, or belongs to another list, order, filter or tenant."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,13 @@ def write_cursor(values: Sequence[object], *, scope: str) -> str:
 
 
 def read_cursor(text: str, *, scope: str) -> list[datetime | uuid.UUID | str]:
-    """:raises Problem: 422 if the cursor is not ours, or of another list, order or tenant"""
+    """:raises ForeignCursor: if the cursor is not ours, or of another list, order or tenant"""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
         raw = b""
     if len(raw) <= _MAC or not hmac.compare_digest(raw[:_MAC], _mac(raw[_MAC:], scope)):
-        raise invalid("cursor", "invalid_cursor", _("This cursor does not belong to this list."))
+        raise ForeignCursor("this cursor does not belong to this list")
     return [_unpack(part) for part in raw[_MAC:].split(b"\0")]
 
 
@@ -89,7 +90,7 @@ def take_page(
     Return one page of ``rows`` in the order of ``key``: one query, one row more than shown.
 
     :param scope: what the cursor is good for (list, tenant, filters); any string
-    :raises Problem: see ``read_cursor``
+    :raises ForeignCursor: see ``read_cursor``
     """
     scope = f"{scope}:{'-' if descending else ''}{','.join(key)}"
     if cursor is not None:
