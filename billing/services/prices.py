@@ -9,6 +9,8 @@ from psycopg.types.range import TimestamptzRange
 
 from billing.errors import PriceNotAllowed, UnknownPrice
 from billing.models import PriceVersion
+from rental.records.audit import Actor, record_event
+from rental.records.ids import to_text
 
 __all__ = ["ANNOUNCED_AHEAD", "PriceVersion", "UnknownPrice", "price_at", "publish_price"]
 
@@ -41,11 +43,12 @@ def publish_price(
     price: int,
     unit: str = PriceVersion.Unit.HOUR,
     effective_at: datetime,
+    actor: Actor,
     now: datetime,
     unit_bytes: int | None = None,
 ) -> PriceVersion:
     """
-    Let ``price`` (micro-units a unit) hold from ``effective_at`` on.
+    Let ``price`` (micro-units a unit) hold from ``effective_at`` on; audited.
 
     The open version is closed at that instant; nothing before it is re-priced. A first price and
     a decrease may hold at once, a rise only 24 h after ``now`` (spot apart). Publishing the price
@@ -75,7 +78,7 @@ def publish_price(
         last.save(update_fields=["during"])
     elif last is not None and effective_at < last.during.upper:
         raise PriceNotAllowed(f"another price holds until {last.during.upper}")
-    return PriceVersion.objects.create(
+    version = PriceVersion.objects.create(
         price_key=price_key,
         currency=currency,
         during=TimestamptzRange(effective_at, None),
@@ -84,3 +87,19 @@ def publish_price(
         unit_bytes=unit_bytes,
         created_at=now,
     )
+    record_event(
+        tenant_id=None,
+        actor=actor,
+        verb="price.published",
+        subject=to_text("prc", version.id),
+        before=None if last is None else {"price": last.price},
+        after={
+            "price_key": price_key,
+            "price": price,
+            "currency": currency,
+            "unit": unit,
+            "effective_at": effective_at,
+        },
+        now=now,
+    )
+    return version

@@ -20,8 +20,10 @@ from billing.core.money import parse_micro, round_half_up
 from billing.services import prices
 from rental.catalog.models import TENTHS, Image, Isolation, Offer, SliceKind
 from rental.catalog.services import price_key
+from rental.records.audit import Actor
 from scheduler.models import GpuModel, Region, Zone
 
+SEED = Actor(kind="system", id="seed_catalog")
 LETTER = {Isolation.TENANT: "t", Isolation.SHARED: "s"}
 
 
@@ -134,6 +136,7 @@ def _publish_once(*, key: str, price: int, now: datetime) -> bool:
             price=price,
             unit="hour",
             effective_at=now,
+            actor=SEED,
             now=now,
         )
         return True

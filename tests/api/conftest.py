@@ -103,6 +103,7 @@ def put_on_sale() -> tuple[Offer, Image, int]:
         price=price,
         unit="hour",
         effective_at=now,
+        actor=OPERATOR,
         now=now,
     )
     return offer, image, price

@@ -9,7 +9,8 @@ from django.db.utils import Error
 from billing.errors import PriceNotAllowed, UnknownPrice
 from billing.models import PriceVersion
 from billing.services.prices import price_at, publish_price
-from tests.factories.billing import KEY, NOON, make_price
+from rental.tenants.models import AuditEvent
+from tests.factories.billing import KEY, NOON, STAFF, make_price
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(hours=24)
@@ -17,7 +18,13 @@ DAY = timedelta(hours=24)
 
 def publish(price, *, at=NOON, now=NOON, key=KEY):
     return publish_price(
-        price_key=key, currency="CNY", price=price, unit="hour", effective_at=at, now=now
+        price_key=key,
+        currency="CNY",
+        price=price,
+        unit="hour",
+        effective_at=at,
+        actor=STAFF,
+        now=now,
     )
 
 
@@ -50,6 +57,30 @@ def test_the_same_price_again_changes_nothing():
     first = publish(4_900_000)
     assert publish(4_900_000, at=NOON + DAY).id == first.id
     assert PriceVersion.objects.count() == 1
+    assert AuditEvent.objects.filter(verb="price.published").count() == 1
+
+
+def test_who_publishes_is_written_down_with_the_price_before():
+    publish(4_900_000)
+    publish(4_000_000, at=NOON + DAY)
+
+    event = AuditEvent.objects.filter(verb="price.published").order_by("id").last()
+    assert (event.actor_kind, event.actor_id) == ("staff", "usr_operator")
+    assert event.before == {"price": 4_900_000}
+    assert event.after == {
+        "price_key": KEY,
+        "price": 4_000_000,
+        "currency": "CNY",
+        "unit": "hour",
+        "effective_at": "2030-03-06T12:00:00Z",
+    }
+
+
+def test_a_price_that_is_refused_is_not_written_down():
+    publish(4_900_000)
+    with pytest.raises(PriceNotAllowed):
+        publish(4_900_001)
+    assert AuditEvent.objects.filter(verb="price.published").count() == 1
 
 
 @pytest.mark.parametrize("at", [NOON - timedelta(seconds=1), NOON])

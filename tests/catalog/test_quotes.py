@@ -16,6 +16,7 @@ from scheduler.models import Request
 from tests.factories.rental import (
     MICRO,
     NOON,
+    PERSON,
     PRICE,
     make_gpu_model,
     make_image,
@@ -186,6 +187,7 @@ def test_a_price_that_fell_since_is_taken_and_one_above_the_limit_is_not(sold):
         price=PRICE - 1,
         unit="hour",
         effective_at=now + seconds(10),
+        actor=PERSON,
         now=now + seconds(10),
     )
 

@@ -128,6 +128,7 @@ def make_offer(code="a100-80g-1t", *, tenths=1, isolation="tenant", price=PRICE,
             price=price,
             unit="hour",
             effective_at=now - timedelta(days=1),
+            actor=PERSON,
             now=now - timedelta(days=1),
         )
     return offer
