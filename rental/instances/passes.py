@@ -24,7 +24,7 @@ from rental.instances.level import (
     locked_instance,
     release,
 )
-from rental.instances.models import Health, Instance, OperationKind
+from rental.instances.models import HAS_TIMERS, Health, Instance, OperationKind
 from rental.instances.notices import level_balance_notices
 from rental.instances.states import ALLOWANCE, COMING_UP, InstanceState
 from rental.records.audit import SYSTEM, record_event
@@ -270,15 +270,12 @@ def _timers_due(*, now: datetime) -> "models.QuerySet[Instance, uuid.UUID]":
         output_field=DateTimeField(),
     )
     return (
-        Instance.objects.filter(timers_session=F("session"))
+        Instance.objects.filter(HAS_TIMERS, timers_session=F("session"))
         .annotate(longest_until=longest)
         .filter(
             Q(state__in=MAY_BE_STOPPED, auto_stop_at__lte=now)
             | Q(state__in=MAY_BE_STOPPED, longest_until__lte=now)
-            | Q(
-                state__in=[S.QUEUED, *COMING_UP, S.RUNNING, S.STOPPED, S.FAILED],
-                auto_release_at__lte=now,
-            )
+            | Q(auto_release_at__lte=now)
         )
         .order_by("pk")
         .values_list("pk", flat=True)

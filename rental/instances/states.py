@@ -59,6 +59,8 @@ FINAL = frozenset(state for state, targets in TRANSITIONS.items() if not targets
 COMING_UP = (S.PROVISIONING, S.PULLING, S.STARTING)
 # Nothing of the instance computes or waits to compute; a start or a release is the way on.
 RESTING = frozenset({S.STOPPED, S.FAILED, S.RECYCLED, S.DELETED})
+# Where a timer of the customer's may still have something to end.
+MAY_HAVE_TIMERS = (S.QUEUED, *COMING_UP, S.RUNNING, S.STOPPED, S.FAILED)
 # States that must be left by themselves; the pass of deadlines watches them.
 ALLOWANCE: dict[InstanceState, timedelta] = {
     S.QUEUED: timedelta(hours=24),

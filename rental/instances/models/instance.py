@@ -1,4 +1,4 @@
-"""Instances, their operations, notices and endpoints."""
+"""What a customer has."""
 
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -9,8 +9,10 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from rental.catalog.models import Market
+from rental.instances.models.triggers import VERSION_IS_SAID, VERSION_RISES
 from rental.instances.states import (
     ALLOWANCE,
+    MAY_HAVE_TIMERS,
     InstanceState,
     StateWord,
     check_transition,
@@ -40,6 +42,14 @@ class Health(models.TextChoices):
     UNKNOWN = "unknown", _("unknown")
 
 
+# Said in the same words by the index and by the pass that reads it: so the planner takes it.
+HAS_TIMERS = Q(state__in=[str(state) for state in MAY_HAVE_TIMERS]) & (
+    Q(auto_stop_at__isnull=False)
+    | Q(max_duration_s__isnull=False)
+    | Q(auto_release_at__isnull=False)
+)
+
+
 class InstanceQuerySet(TenantScoped["Instance"]):
     def present(self) -> Self:
         """Leave out what has been deleted."""
@@ -55,8 +65,9 @@ class Instance(models.Model):
     What a customer has; keeps id, name, slug and disk over stop, start and migration.
 
     Few states, many orthogonal facts. ``generation`` rises with every accepted command,
-    ``session`` with every start from stopped or failed (timers are bound to it). Invoices point
-    at instances, so one is deleted by state and never as a row.
+    ``session`` with every start from stopped or failed (timers are bound to it), ``version`` by the
+    database with every change that shows (triggers.py; what is in memory after a save may be
+    older). Invoices point at instances, so one is deleted by state and never as a row.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -98,6 +109,9 @@ class Instance(models.Model):
     secrets = ArrayField(models.CharField(max_length=128), default=list, blank=True)
     ports = models.JSONField(default=list, blank=True)
     ssh_key_ids = ArrayField(models.UUIDField(), default=list, blank=True)
+    password_login = models.BooleanField(_("password log-in"), default=False, db_default=False)
+
+    version = models.BigIntegerField(default=1, db_default=1, editable=False)
 
     generation = models.PositiveIntegerField(default=1)
     observed_generation = models.PositiveIntegerField(default=0)
@@ -169,7 +183,14 @@ class Instance(models.Model):
                 condition=~Q(state__in=["stopped", "failed", "deleted"]),
                 name="instance_live",
             ),
+            # The pass of deadlines asks every 5 s who has a timer; few do.
+            models.Index(
+                fields=["id"],
+                condition=HAS_TIMERS,
+                name="instance_timer",
+            ),
         ]
+        triggers = [VERSION_RISES, VERSION_IS_SAID]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.slug})"
@@ -202,165 +223,3 @@ class Instance(models.Model):
         if target is S.DELETED:
             self.deleted_at = at
         self.save(update_fields=["state", "state_at", "state_reason", "deadline_at", "deleted_at"])
-
-
-class OperationKind(models.TextChoices):
-    CREATE = "create", _("create")
-    START = "start", _("start")
-    STOP = "stop", _("stop")
-    RESTART = "restart", _("restart")
-    RELEASE = "release", _("release")
-
-
-class OperationState(models.TextChoices):
-    RUNNING = "running", _("running")
-    SUCCEEDED = "succeeded", _("succeeded")
-    FAILED = "failed", _("failed")
-    CANCELLED = "cancelled", _("cancelled")
-
-
-class Operation(models.Model):
-    """
-    A command on its way, with timed steps: [{"name", "started_at", "finished_at"}].
-
-    Times inside ``steps`` are RFC 3339 text in UTC or null. A newer command ends an older one.
-    """
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
-    instance = models.ForeignKey(Instance, on_delete=models.PROTECT, related_name="operations")
-    kind = models.CharField(max_length=8, choices=OperationKind.choices)
-    # Set by the functions of operations.py alone.
-    state = models.CharField(
-        max_length=10, choices=OperationState.choices, default=OperationState.RUNNING
-    )
-    generation = models.PositiveIntegerField()
-    steps = models.JSONField(default=list)
-    percent = models.PositiveSmallIntegerField(null=True)
-    error = models.JSONField(null=True)
-    created_at = models.DateTimeField()
-    finished_at = models.DateTimeField(null=True)
-
-    objects = models.Manager.from_queryset(TenantScoped["Operation"])()
-
-    class Meta:
-        verbose_name = _("operation")
-        verbose_name_plural = _("operations")
-        constraints = [
-            models.UniqueConstraint(
-                fields=["instance"],
-                condition=Q(state="running"),
-                name="instance_runs_one_operation_at_a_time",
-            ),
-            models.CheckConstraint(
-                condition=Q(state="running", finished_at__isnull=True)
-                | (~Q(state="running") & Q(finished_at__isnull=False)),
-                name="operation_that_ended_knows_when",
-            ),
-        ]
-        indexes = [models.Index(fields=["tenant", "-id"], name="operation_of_tenant")]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.id}"
-
-
-class NoticeKind(models.TextChoices):
-    BALANCE = "balance", _("the balance runs out")
-
-
-class NoticeQuerySet(TenantScoped["Notice"]):
-    def standing(self) -> Self:
-        return self.filter(withdrawn_at__isnull=True)
-
-
-class Notice(models.Model):
-    """
-    Something will happen to an instance at ``deadline``. Kept after it was withdrawn.
-
-    ``threshold_s`` is the step of the ladder that was crossed (72 h, 24 h, 1 h, 10 min).
-    """
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
-    instance = models.ForeignKey(Instance, on_delete=models.PROTECT, related_name="notices")
-    kind = models.CharField(max_length=16, choices=NoticeKind.choices)
-    threshold_s = models.PositiveIntegerField(default=0)
-    at = models.DateTimeField()
-    deadline = models.DateTimeField()
-    withdrawn_at = models.DateTimeField(null=True)
-
-    objects = models.Manager.from_queryset(NoticeQuerySet)()
-
-    class Meta:
-        verbose_name = _("notice")
-        verbose_name_plural = _("notices")
-        constraints = [
-            models.UniqueConstraint(
-                fields=["instance", "kind"],
-                condition=Q(withdrawn_at__isnull=True),
-                name="instance_has_one_standing_notice_of_a_kind",
-            )
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.deadline:%Y-%m-%d %H:%M}"
-
-
-class Endpoint(models.Model):
-    """How to reach a running instance; rows go when it stops and may differ after a start."""
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
-    instance = models.ForeignKey(Instance, on_delete=models.PROTECT, related_name="endpoints")
-    kind = models.CharField(max_length=16)
-    host = models.CharField(max_length=255)
-    port = models.PositiveIntegerField()
-    user = models.CharField(max_length=64, blank=True)
-    host_key_fingerprint = models.CharField(max_length=100, blank=True)
-    opened_at = models.DateTimeField()
-
-    objects = models.Manager.from_queryset(TenantScoped["Endpoint"])()
-
-    class Meta:
-        verbose_name = _("endpoint")
-        verbose_name_plural = _("endpoints")
-        constraints = [
-            models.UniqueConstraint(
-                fields=["instance", "kind", "host", "port"], name="endpoint_is_listed_once"
-            ),
-            models.CheckConstraint(
-                condition=Q(port__gte=1, port__lte=65535), name="endpoint_port_is_a_port"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.host}:{self.port}"
-
-
-class Secret(models.Model):
-    """
-    A value that a tenant's instances get as the variable ``name``. Written and read by secrets.py
-    alone; nobody is ever shown it again.
-
-    ``ciphertext``: nonce, then AES-256-GCM of the value, bound to this row. ``key_id``: which key.
-    """
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
-    name = models.CharField(_("name"), max_length=128)
-    ciphertext = models.BinaryField()
-    key_id = models.CharField(max_length=16)
-    created_at = models.DateTimeField(_("created"))
-    updated_at = models.DateTimeField(_("changed"))
-
-    objects = models.Manager.from_queryset(TenantScoped["Secret"])()
-
-    class Meta:
-        verbose_name = _("secret")
-        verbose_name_plural = _("secrets")
-        constraints = [
-            models.UniqueConstraint(fields=["tenant", "name"], name="secret_has_one_value_a_name")
-        ]
-
-    def __str__(self) -> str:
-        return self.name
