@@ -16,9 +16,15 @@ READER: Final = "tessera_reader"
 
 # Nobody but the owner writes these; a changed row here would make migrations run twice.
 OWNERS_TABLES: Final = frozenset({"django_migrations"})
-# What a report never needs: who holds a session's key or a second factor holds the account.
+# What a report never needs: who holds a session's key, a second factor or a code holds the account.
 SECRET_TABLES: Final = frozenset(
-    {"django_session", "mfa_authenticator", "account_emailconfirmation"}
+    {
+        "django_session",
+        "usersessions_usersession",
+        "mfa_authenticator",
+        "account_emailconfirmation",
+        "tenants_contactcode",
+    }
 )
 # Of secrets, and of what a customer hands to his program (an instance's, the order's that carries
 # it to the node, the answer's that repeats it).

@@ -81,3 +81,61 @@ class SshKeyExists(TenantsError):
 
 class UnknownSshKey(TenantsError):
     """The tenant has no such key, or it is removed already."""
+
+
+class MalformedContact(TenantsError):
+    """The text is neither an e-mail address nor a mobile phone number."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"neither an e-mail address nor a mobile number: {text[:60]!r}")
+        self.text = text
+
+
+class BadCode(TenantsError):
+    """
+    The code does not prove the contact. ``reason``: wrong, expired (or never made, or used), or
+    tried_too_often; asking for a new one helps in each case.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the code is not accepted: {reason}")
+        self.reason = reason
+
+
+class OnlyAnOwner(TenantsError):
+    """Who is an owner, and who becomes one, only an owner decides."""
+
+    def __init__(self) -> None:
+        super().__init__("only an owner makes, changes or removes an owner")
+
+
+class UnknownInvitation(TenantsError):
+    """There is no such invitation, or it is revoked."""
+
+
+class InvitationOver(TenantsError):
+    """The invitation cannot be accepted. ``reason``: expired, used or revoked."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the invitation is {reason}")
+        self.reason = reason
+
+
+class InvitedSomebodyElse(TenantsError):
+    """The invitation names another e-mail address or phone number than the user's own."""
+
+    def __init__(self, masked: str) -> None:
+        super().__init__(f"the invitation is for {masked}")
+        self.masked = masked
+
+
+class UnknownProject(TenantsError):
+    """The tenant has no such project."""
+
+
+class UnknownTimeZone(TenantsError):
+    """The name is no time zone such as Asia/Shanghai."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"not a time zone: {name[:60]!r}")
+        self.name = name

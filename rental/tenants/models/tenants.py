@@ -83,6 +83,8 @@ class Membership(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="memberships")
     role = models.CharField(_("role"), max_length=9, choices=Role.choices)
+    # When the member put the first steps (rental/web/onboarding.py) away.
+    onboarded_at = models.DateTimeField(_("first steps put away at"), null=True, blank=True)
     created_at = models.DateTimeField(_("created at"), db_default=Now(), editable=False)
 
     objects = MembershipQuerySet.as_manager()

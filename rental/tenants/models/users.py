@@ -86,6 +86,9 @@ class User(AbstractBaseUser):
         blank=True,
         help_text=_("In international form, for example +8613800000000."),
     )
+    # When a code proved that the person reads what is sent there; None: nobody has asked yet.
+    email_verified_at = models.DateTimeField(_("e-mail verified at"), null=True, blank=True)
+    phone_verified_at = models.DateTimeField(_("phone verified at"), null=True, blank=True)
     name = models.CharField(_("name"), max_length=80, blank=True)
     language = models.CharField(_("language"), max_length=16, default="zh-hans")
     is_active = models.BooleanField(_("active"), default=True)
@@ -113,6 +116,11 @@ class User(AbstractBaseUser):
             models.CheckConstraint(
                 condition=Q(email__isnull=True) | Q(email=Lower("email")) & ~Q(email=""),
                 name="user_email_is_lower_case",
+            ),
+            models.CheckConstraint(
+                condition=(Q(email__isnull=False) | Q(email_verified_at__isnull=True))
+                & (Q(phone__isnull=False) | Q(phone_verified_at__isnull=True)),
+                name="user_contact_that_is_verified_exists",
             ),
             models.CheckConstraint(
                 condition=Q(phone__isnull=True) | Q(phone__regex=r"^\+[1-9][0-9]{6,14}$"),
