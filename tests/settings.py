@@ -7,6 +7,7 @@ inherit them from the controller and start nothing. Set DATABASE_URL to use a se
 """
 
 import os
+from datetime import timedelta
 
 os.environ.setdefault("SECRET_KEY", "tests-only")
 os.environ.setdefault("SECRETS_KEY", "dGVzdHMgb25seSwgdGVzdHMgb25seSwgdGVzdHMhISE=")
@@ -20,3 +21,6 @@ from config.settings import *  # noqa: E402, F403
 
 # Hashing a password well takes 0.2 s; no test asks for that.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# Each test sees the stock that it made.
+SCHEDULER_STOCK_KEPT = timedelta(0)

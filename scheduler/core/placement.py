@@ -129,6 +129,23 @@ def decide(ask: Ask, inventory: Inventory) -> Decision:
     return Place(ask=ask.id, node=inventory.nodes[node].id, parts=parts)
 
 
+def count_places(ask: Ask, inventory: Inventory, *, most: int) -> int:
+    """
+    Return how many asks like this one could be placed one after another, ``most`` at the most.
+
+    Stock is what placement would do, not a second opinion: it decides, in an inventory of its own.
+    ``inventory`` is as it was loaded, and stays so.
+    """
+    fitting = np.flatnonzero(_Filters(ask, inventory).reason < 0)
+    if fitting.size >= most:  # every one of these nodes has room for one
+        return most
+    room = Inventory([inventory.nodes[row] for row in fitting])
+    found = 0
+    while found < most and isinstance(decide(ask, room), Place):
+        found += 1
+    return found
+
+
 class _Filters:
     """
     Which nodes refuse an ask for what (``reason``: index into DIMENSIONS, -1 = none), and which

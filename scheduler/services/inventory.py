@@ -3,6 +3,7 @@
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from scheduler.core.inventory import ALL_CELLS, GpuState, Inventory, NodeState
@@ -29,13 +30,50 @@ def load_inventory() -> Inventory:
     plan made of newer GPUs or slices is refused at commit, never half right.
     """
     nodes = list(Node.objects.select_related("zone", "liveness").order_by("id"))
-    sold: defaultdict[uuid.UUID, list[Slice]] = defaultdict(list)
-    for part in Slice.objects.filter(released_at=None):
-        sold[part.gpu_id].append(part)
+    sold = _sold_by_gpu()
     gpus: defaultdict[uuid.UUID, list[GpuState]] = defaultdict(list)
     for gpu in Gpu.objects.select_related("model"):
         gpus[gpu.node_id].append(_gpu_state(gpu, sold[gpu.id]))
     return Inventory([_node_state(node, gpus[node.id]) for node in nodes])
+
+
+def load_capacity() -> tuple[Inventory, Inventory]:
+    """
+    Read what is free, and what would be if nothing were sold and every node and card were well.
+
+    Three queries. What the second cannot hold, this fleet can never place.
+    """
+    nodes = list(Node.objects.select_related("zone", "liveness").order_by("id"))
+    sold = _sold_by_gpu()
+    free: defaultdict[uuid.UUID, list[GpuState]] = defaultdict(list)
+    empty: defaultdict[uuid.UUID, list[GpuState]] = defaultdict(list)
+    for gpu in Gpu.objects.select_related("model"):
+        free[gpu.node_id].append(_gpu_state(gpu, sold[gpu.id]))
+        empty[gpu.node_id].append(
+            replace(_gpu_state(gpu, []), vram_free_mib=gpu.memory_mib, is_healthy=True)
+        )
+    return (
+        Inventory([_node_state(node, free[node.id]) for node in nodes]),
+        Inventory([_empty_node(node, empty[node.id]) for node in nodes]),
+    )
+
+
+def _sold_by_gpu() -> defaultdict[uuid.UUID, list[Slice]]:
+    sold: defaultdict[uuid.UUID, list[Slice]] = defaultdict(list)
+    for part in Slice.objects.filter(released_at=None):
+        sold[part.gpu_id].append(part)
+    return sold
+
+
+def _empty_node(node: Node, gpus: Iterable[GpuState]) -> NodeState:
+    return replace(
+        _node_state(node, gpus),
+        is_cordoned=False,
+        is_live=True,
+        cpu_milli=node.cpu_milli_total,
+        ram_mib=node.ram_mib_total,
+        disk_mib=node.disk_mib_total,
+    )
 
 
 def _node_state(node: Node, gpus: Iterable[GpuState]) -> NodeState:

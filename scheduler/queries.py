@@ -1,0 +1,131 @@
+"""What other rooms read of the scheduler. Reads only."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+from django.conf import settings
+from django.db.models import Count
+
+from scheduler.core.inventory import Inventory
+from scheduler.core.placement import Ask, count_places
+from scheduler.core.shapes import Shape
+from scheduler.models import Request
+from scheduler.services.inventory import load_capacity, shape_of
+
+__all__ = ["MOST_COUNTED", "Stock", "stock_of"]
+
+# Counting stops here: nobody chooses differently between 11 and 50, and each one costs a decision.
+MOST_COUNTED: Final = 10
+FEW: Final = 2
+NOBODY: Final = uuid.UUID(int=0)  # whoever looks at the price page has no card of his own
+
+StockWord: TypeAlias = Literal["ok", "low", "none", "absent"]
+Wanted: TypeAlias = tuple[Shape, str]  # and a region
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stock:
+    """
+    ``available``: how many could be placed now, ``MOST_COUNTED`` at most. ``waiting``: requests
+    for the same that wait. ``exists``: some node could hold one if nothing were sold.
+    """
+
+    available: int
+    waiting: int
+    exists: bool
+
+    @property
+    def word(self) -> StockWord:
+        """``none``: all are taken, a request waits. ``absent``: no card here could ever hold it."""
+        if not self.exists:
+            return "absent"
+        if self.available == 0:
+            return "none"
+        return "low" if self.available <= FEW else "ok"
+
+    @property
+    def is_at_least(self) -> bool:
+        """True if there may be more than ``available``."""
+        return self.available >= MOST_COUNTED
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was read at ``at``, and what was counted in it since."""
+
+    at: datetime
+    free: Inventory
+    empty: Inventory
+    waiting: Mapping[Wanted, int]
+    counts: dict[tuple[Wanted, uuid.UUID], Stock] = field(default_factory=dict)
+
+    def stock(self, wanted: Wanted, tenant_id: uuid.UUID) -> Stock:
+        shape, _region = wanted
+        # A card of one tenant is open to that tenant alone; everything else is blind to tenants.
+        key = (wanted, tenant_id if shape.mode == "share_tenant" else NOBODY)
+        if key not in self.counts:
+            self.counts[key] = self._count(wanted, key[1])
+        return self.counts[key]
+
+    def _count(self, wanted: Wanted, tenant_id: uuid.UUID) -> Stock:
+        shape, region = wanted
+        ask = Ask(id=NOBODY, tenant=tenant_id, shape=shape, region=region, disk_mib=shape.disk_mib)
+        available = count_places(ask, self.free, most=MOST_COUNTED)
+        return Stock(
+            available=available,
+            waiting=self.waiting.get(wanted, 0),
+            exists=available > 0 or count_places(ask, self.empty, most=1) > 0,
+        )
+
+
+_seen: _Seen | None = None
+
+
+def stock_of(
+    wanted: Sequence[Wanted], *, tenant_id: uuid.UUID | None = None, now: datetime
+) -> list[Stock]:
+    """
+    Return for each (shape, region) how many could be placed now and how many requests wait.
+
+    ``tenant_id``: whose cards count as open to shares of one tenant; None for nobody's. Four
+    queries whatever the fleet, or none: each process keeps what it read for
+    ``SCHEDULER_STOCK_KEPT``. Only a hint: placement decides on its own reading.
+    """
+    global _seen
+    seen = _seen
+    if seen is None or abs(now - seen.at) >= settings.SCHEDULER_STOCK_KEPT:
+        free, empty = load_capacity()
+        seen = _seen = _Seen(at=now, free=free, empty=empty, waiting=_count_waiting(now=now))
+    return [seen.stock(one, tenant_id or NOBODY) for one in wanted]
+
+
+SHAPE_COLUMNS: Final = (
+    "gpu_models",
+    "mode",
+    "count",
+    "tenths",
+    "vram_mib",
+    "cpu_milli",
+    "ram_mib",
+    "disk_mib",
+)
+
+
+def _count_waiting(*, now: datetime) -> dict[Wanted, int]:
+    """Return how many requests wait for each shape in each region."""
+    rows = (
+        Request.objects.waiting()
+        .filter(expires_at__gt=now)
+        .order_by()
+        .values("region_id", *SHAPE_COLUMNS)
+        .annotate(requests=Count("id"))
+    )
+    return {
+        (shape_of(Request(**{name: row[name] for name in SHAPE_COLUMNS})), row["region_id"]): row[
+            "requests"
+        ]
+        for row in rows
+    }
