@@ -44,6 +44,7 @@ class Migration(migrations.Migration):
                 ('key_id', models.CharField(max_length=16)),
                 ('created_at', models.DateTimeField(verbose_name='created')),
                 ('updated_at', models.DateTimeField(verbose_name='changed')),
+                ('digest', models.CharField(max_length=120)),
             ],
             options={
                 'verbose_name': 'password of an instance',

@@ -50,9 +50,12 @@ class InstancePassword(Sealed):
     """
     What opens an instance to whoever has no SSH key at hand. Written and read by passwords.py
     alone; there from when password log-in is switched on until it is switched off.
+
+    ``digest``: what its node gets instead of the password, in the form of crypt(3).
     """
 
     instance = models.OneToOneField(Instance, on_delete=models.PROTECT, related_name="password")
+    digest = models.CharField(max_length=120)
 
     objects = models.Manager.from_queryset(TenantScoped["InstancePassword"])()
 
