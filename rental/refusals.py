@@ -145,3 +145,21 @@ def facts_of(exc: Exception) -> dict[str, Any]:
         if value is not None and not callable(value):
             found[name] = instant_text(value) if hasattr(value, "tzinfo") else value
     return found
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What to tell of an expected failure. ``field``: the member of the input that is at fault."""
+
+    status: int
+    code: str
+    words: str
+    field: str | None = None
+
+
+def refusal_of(exc: Exception) -> Refusal | None:
+    """Return what to tell of ``exc``; None if nobody expected it, so that it stays a bug."""
+    row = row_of(exc)
+    if row is None:
+        return None
+    return Refusal(row.status, row.code, str(row.words or exc), field_of(exc, row))

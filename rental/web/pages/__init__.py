@@ -1,0 +1,1 @@
+"""The pages, one module a room: read the input, one domain call, one template."""
