@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python requirements/install.py
 NO_DATABASE := DATABASE_URL=postgresql://nobody@127.0.0.1:1/none REDIS_URL=redis://127.0.0.1:1/0
 
 .DEFAULT_GOAL := help
-.PHONY: help machine demo test test-pure check fix lint types floors migrations openapi big lock clean
+.PHONY: help machine demo test test-pure check fix lint types floors migrations openapi assets assets-check big lock clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,7 +43,7 @@ test: $(VENV)/.ok ## all tests, on a PostgreSQL and a Valkey of their own
 test-pure: $(VENV)/.ok ## the pure cores: no database, seconds
 	@$(NO_DATABASE) $(PYTEST) -m pure
 
-check: lint floors types migrations openapi test ## all of CI, cheapest first
+check: lint floors types migrations openapi assets-check test ## all of CI, cheapest first
 
 fix: $(VENV)/.ok ## format and repair what can be repaired
 	@$(BIN)/ruff format .
@@ -65,6 +65,18 @@ migrations: $(VENV)/.ok ## every change of a model has its migration
 openapi: $(VENV)/.ok ## docs/openapi.json is what the code says
 	@$(NO_DATABASE) $(BIN)/python manage.py openapi --check
 
+node_modules/.ok: package.json package-lock.json
+	@command -v npm >/dev/null || { echo "This needs Node 18 or newer with npm. Debian: apt-get install nodejs npm"; exit 1; }
+	@npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+assets: node_modules/.ok ## build static/dist from static/{css,js}/src (needs Node; nothing else does)
+	@node static/build.mjs
+
+assets-check: node_modules/.ok ## static/dist is what the sources give, byte by byte
+	@made=$$(mktemp -d) && trap 'rm -rf "$$made"' EXIT && node static/build.mjs "$$made/dist" >/dev/null && \
+	  diff -rq static/dist "$$made/dist" || { echo "static/dist is stale: make assets, then commit it"; exit 1; }
+
 big: ## the ten largest files and functions
 	@git ls-files '*.py' | grep -vE '(^|/)migrations/' | xargs wc -l | grep -v ' total$$' | sort -rn | head -10
 	@$(PY) -m tests.house.big
@@ -76,5 +88,5 @@ lock: ## renew the lock files (needs uv)
 
 clean: ## remove everything that was made: data, environment, caches
 	@$(PY) -m config.embedded forget var
-	@rm -rf var $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf var $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

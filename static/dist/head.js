@@ -1,0 +1,1 @@
+(()=>{var o="tessera-theme",c=matchMedia("(prefers-color-scheme: dark)");function m(){try{return localStorage.getItem(o)??"system"}catch{return"system"}}function t(){let e=m(),s=e==="dark"||e==="system"&&c.matches;document.documentElement.dataset.theme=s?"tessera-dark":"tessera",document.documentElement.dataset.themeChoice=e}document.documentElement.classList.add("js");t();})();

@@ -1,0 +1,44 @@
+// Toasts: from `HX-Trigger: {"toast": {text, level, request_id}}`, from Django's messages that the
+// page brought along (<template data-toast>), and from other behaviours by showToast().
+import { word } from "./say.js";
+
+const STAYS_MS = { ok: 5000, info: 6000, warn: 10000 }; // errors stay until they are closed
+const ICON = { ok: "#icon-ok", info: "#icon-info", warn: "#icon-warn", bad: "#icon-bad" };
+const LEVELS = { success: "ok", error: "bad", warning: "warn", debug: "info" };
+
+function close(card) {
+  card.remove();
+}
+
+export function showToast({ text, level = "info", request_id: requestId = "" }) {
+  const region = document.getElementById("toasts");
+  if (!region || !text) return;
+  const tone = LEVELS[level] ?? (level in ICON ? level : "info");
+  const card = document.getElementById("toast-card").content.firstElementChild.cloneNode(true);
+  card.classList.add(`tone-${tone}`);
+  card.dataset.level = tone;
+  card.querySelector("use").setAttribute("href", ICON[tone]);
+  card.querySelector("[data-text]").textContent = text;
+  const note = card.querySelector("[data-note]");
+  note.textContent = requestId ? word("requestId", { id: requestId }) : "";
+  note.hidden = !requestId;
+  card.querySelector("button").addEventListener("click", () => close(card));
+  region.append(card);
+  while (region.children.length > 4) region.firstElementChild.remove();
+  if (STAYS_MS[tone]) keepAWhile(card, STAYS_MS[tone]);
+}
+
+function keepAWhile(card, stays) {
+  let timer = setTimeout(close, stays, card);
+  card.addEventListener("mouseenter", () => clearTimeout(timer));
+  card.addEventListener("focusin", () => clearTimeout(timer));
+  card.addEventListener("mouseleave", () => { timer = setTimeout(close, stays, card); });
+}
+
+document.addEventListener("toast", (event) => {
+  const detail = event.detail ?? {};
+  showToast("value" in detail ? { text: detail.value } : detail);
+});
+for (const message of document.querySelectorAll("template[data-toast]")) {
+  showToast({ text: message.dataset.toast, level: message.dataset.level });
+}
