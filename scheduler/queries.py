@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Count
 
 from scheduler.core.inventory import Inventory
@@ -15,7 +16,7 @@ from scheduler.core.shapes import Shape
 from scheduler.models import Request
 from scheduler.services.inventory import load_capacity, shape_of
 
-__all__ = ["MOST_COUNTED", "Stock", "stock_of"]
+__all__ = ["MOST_COUNTED", "Stock", "queue_places", "stock_of"]
 
 # Counting stops here: nobody chooses differently between 11 and 50, and each one costs a decision.
 MOST_COUNTED: Final = 10
@@ -129,3 +130,28 @@ def _count_waiting(*, now: datetime) -> dict[Wanted, int]:
         ]
         for row in rows
     }
+
+
+def queue_places(request_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
+    """
+    Return which place each waiting request has in its region's queue, from 1; one query.
+
+    First come, first served, but what does not fit holds up nobody behind it: a place tells how
+    many were there before, not how long it takes.
+    """
+    if not request_ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT mine.id, count(*)
+            FROM scheduler_request mine
+            JOIN scheduler_request before
+                ON before.state = 'waiting' AND before.region_id = mine.region_id
+                AND (before.requested_at, before.id) <= (mine.requested_at, mine.id)
+            WHERE mine.id = ANY(%s) AND mine.state = 'waiting'
+            GROUP BY mine.id
+            """,
+            [list(request_ids)],
+        )
+        return dict(cursor.fetchall())
