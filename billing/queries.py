@@ -1,6 +1,7 @@
 """What other rooms read of billing."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -9,7 +10,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from billing.core.rating import burn_per_hour
-from billing.models import Charge, PriceVersion, Run, Segment, Transfer
+from billing.models import Account, Charge, PriceVersion, Run, Segment, Transfer, Wallet
 from billing.services.due import due_by_segment
 
 
@@ -97,6 +98,62 @@ def list_transfers(*, tenant_id: uuid.UUID) -> QuerySet[Transfer]:
     """Return the ledger's movements for the tenant with their accounts, the newest first."""
     transfers: QuerySet[Transfer] = Transfer.objects.of(tenant_id)
     return transfers.select_related("debit", "credit").order_by("-id")
+
+
+def list_pots(*, tenant_id: uuid.UUID) -> list[Wallet]:
+    """Return the tenant's pots of money, cash first; none before money was first touched."""
+    return list(Wallet.objects.of(tenant_id).order_by("kind", "id"))
+
+
+def change_of(transfer: Transfer) -> int:
+    """Return what a transfer (with its accounts) did to the cash wallet, micro-units."""
+    into = transfer.amount * (transfer.credit.kind == Account.Kind.CASH)
+    return into - transfer.amount * (transfer.debit.kind == Account.Kind.CASH)
+
+
+def balance_after(transfer: Transfer) -> int:
+    """Return what the tenant's cash wallet held after the transfer, micro-units. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT w.posted - COALESCE((
+                SELECT sum(CASE WHEN t.credit_id = w.account_id THEN t.amount
+                                WHEN t.debit_id = w.account_id THEN -t.amount ELSE 0 END)
+                FROM billing_transfer t WHERE t.tenant_id = w.tenant_id AND t.id > %(id)s
+            ), 0)
+            FROM billing_wallet w WHERE w.tenant_id = %(tenant)s AND w.kind = 'cash'
+            """,
+            {"tenant": transfer.tenant_id, "id": transfer.id},
+        )
+        row = cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerLine:
+    """A transfer with what it did to the cash wallet and what was there before and after it."""
+
+    transfer: Transfer
+    change: int
+    after: int
+
+    @property
+    def before(self) -> int:
+        return self.after - self.change
+
+
+def read_ledger(transfers: Sequence[Transfer]) -> list[LedgerLine]:
+    """
+    Return neighbouring transfers of one tenant, the newest first, with the wallet's balance along
+    them. One query.
+    """
+    lines: list[LedgerLine] = []
+    after = balance_after(transfers[0]) if transfers else 0
+    for transfer in transfers:
+        line = LedgerLine(transfer=transfer, change=change_of(transfer), after=after)
+        lines.append(line)
+        after = line.before
+    return lines
 
 
 def spent_on(instance_id: uuid.UUID, *, now: datetime) -> int:

@@ -167,6 +167,7 @@ class Reversal(AppendOnly):
     class Meta(AppendOnly.Meta):
         verbose_name = _("reversal")
         verbose_name_plural = _("reversals")
+        indexes = [models.Index(fields=["tenant", "id"], name="reversal_page")]
         constraints = [
             ExclusionConstraint(
                 name="no_unit_is_reversed_twice",

@@ -7,6 +7,7 @@ give what ``billing.core.split`` gives (tests/billing/test_sql_equals_core.py).
 
 import uuid
 from collections.abc import Collection
+from datetime import date
 from typing import Any, Final
 
 from django.conf import settings
@@ -144,6 +145,18 @@ def _sum_by_tenant(
 def unposted_of(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
     """Return what is proven and not charged yet, micro-units; tenants with nothing apart."""
     return _sum_by_tenant(DUE, "0", tenant_ids)
+
+
+def unposted_by_period(*, tenant_id: uuid.UUID) -> dict[date, int]:
+    """Return what the tenant has proven and not charged yet, micro-units, by month."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        without_jit(cursor)
+        cursor.execute(
+            f"WITH {LIVE}, {DUE}, {PIECES}"
+            " SELECT period, sum(amount)::bigint FROM priced GROUP BY period",
+            parameters([tenant_id]),
+        )
+        return dict(cursor.fetchall())
 
 
 def tails_of(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:

@@ -1,6 +1,7 @@
 """Ids: uuid7 in the column, prefixed Crockford base32 at the edges (`ins_01j9x2…`)."""
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from uuid_utils.compat import uuid7
@@ -17,6 +18,7 @@ PREFIXES: Final = frozenset({
 # Source: https://www.crockford.com/base32.html
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _VALUE: Final = {letter: value for value, letter in enumerate(_ALPHABET)}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LENGTH: Final = 26  # 26 x 5 = 130 bits hold 128; the first letter is therefore at most 7
 
 
@@ -31,6 +33,12 @@ class MalformedId(ValueError):
 def new_id() -> uuid.UUID:
     """Return a fresh uuid7: ids made later sort later, so that indexes grow at their end."""
     return uuid7()
+
+
+def first_id_at(moment: datetime) -> uuid.UUID:
+    """Return the smallest id that can be made at ``moment``: where a part of an index begins."""
+    milliseconds = max(0, (moment - _EPOCH) // timedelta(milliseconds=1))
+    return uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | 0b10 << 62)
 
 
 def to_text(prefix: str, id: uuid.UUID) -> str:

@@ -1,12 +1,13 @@
 """Ids: round trip, order, and the one canonical spelling."""
 
 import uuid
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rental.records.ids import PREFIXES, MalformedId, from_text, new_id, to_text
+from rental.records.ids import PREFIXES, MalformedId, first_id_at, from_text, new_id, to_text
 
 pytestmark = pytest.mark.pure
 
@@ -76,3 +77,11 @@ def test_fresh_ids_are_uuid7_in_order():
     assert {id.version for id in made} == {7}
     assert made == sorted(made)
     assert len(set(made)) == 1000
+
+
+def test_an_index_is_entered_at_a_moment():
+    before = datetime.now(UTC)
+    made = new_id()
+    after = datetime.now(UTC) + timedelta(milliseconds=1)
+    assert first_id_at(before) <= made < first_id_at(after)
+    assert first_id_at(datetime(1960, 1, 1, tzinfo=UTC)) < made
