@@ -3,7 +3,9 @@
 import base64
 import binascii
 import os
+import re
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -62,6 +64,14 @@ def env_int(name: str, default: int, *, minimum: int = 0) -> int:
 def env_seconds(name: str, default: int, *, minimum: int = 0) -> timedelta:
     """Read a whole number of seconds as a timedelta."""
     return timedelta(seconds=env_int(name, default, minimum=minimum))
+
+
+def env_money(name: str, default: str) -> int:
+    """Read an amount of money such as 20.00, not negative, as micro-units."""
+    value = env_text(name, default).strip()
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", value):
+        raise BadSetting(f"{name}={value!r} is not an amount such as 20.00")
+    return int(Decimal(value).scaleb(6))
 
 
 def env_key(name: str) -> bytes | None:

@@ -15,6 +15,7 @@ from config.env import (
     env_int,
     env_key,
     env_list,
+    env_money,
     env_seconds,
     env_text,
     env_zone,
@@ -86,6 +87,7 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.usersessions",
     # Ours, from the lowest floor up.
     "rental.tenants",
     "billing",
@@ -132,13 +134,14 @@ AUTHENTICATION_BACKENDS = [
 ]
 
 # --- log in (who may: the block of tenants, below)
-ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_LOGIN_METHODS = {"email", "phone"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_PREVENT_ENUMERATION = True
 LOGIN_URL = "account_login"
-LOGIN_REDIRECT_URL = "/"
+ACCOUNT_SESSION_REMEMBER = True
+LOGIN_REDIRECT_URL = "/console"
 LOGOUT_REDIRECT_URL = "/"
 
 # --- what browsers are told
@@ -240,8 +243,25 @@ RATE_LIMIT_REQUESTS = env_int("RATE_LIMIT_REQUESTS", 600, minimum=1)
 RATE_LIMIT_WINDOW = env_seconds("RATE_LIMIT_WINDOW", 60, minimum=1)
 
 # --- tenants
-# The adapter closes signing up; log-in is by e-mail and password, users come from seed and admin.
-ACCOUNT_ADAPTER = "rental.tenants.adapters.ClosedAccountAdapter"
+ACCOUNT_ADAPTER = "rental.tenants.adapters.AccountAdapter"
+# Who may open a tenant by himself. Off: users come from invitations and from the admin.
+SIGNUP_ENABLED = env_bool("SIGNUP_ENABLED", False)
+# "code": a contact is proved before anything is made; where no mail or SMS goes out, staff read
+# the code in the admin and pass it on. "none": whoever types a contact has it.
+SIGNUP_VERIFICATION = env_choice("SIGNUP_VERIFICATION", "code", choices=("none", "code"))
+# Given once a contact, in micro-units of the billing currency.
+SIGNUP_TRIAL_CREDIT = env_money("SIGNUP_TRIAL_CREDIT", "0")
+# New tenants that one address on the network may open in an hour.
+SIGNUP_LIMIT = env_int("SIGNUP_LIMIT", 20, minimum=1)
+# Where the operator's terms are, and which edition: set, signing up takes agreeing to them.
+SIGNUP_TERMS_URL = env_text("SIGNUP_TERMS_URL", "")
+SIGNUP_TERMS_VERSION = env_text("SIGNUP_TERMS_VERSION", "1")
+# Staff open no page of the admin before they have a second factor.
+STAFF_MFA_REQUIRED = env_bool("STAFF_MFA_REQUIRED", True)
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Tessera"
+MFA_TOTP_TOLERANCE = 1  # a phone's clock may be off by half a minute
+ACCOUNT_RATE_LIMITS = {"signup": f"{SIGNUP_LIMIT}/h/ip"}
 AUTH_PASSWORD_VALIDATORS = [
     {
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",

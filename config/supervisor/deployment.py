@@ -22,6 +22,14 @@ SERVERS_OWN = (
     "SECRETS_KEY_FILE", "DJANGO_SETTINGS_MODULE",
 )  # fmt: skip
 
+# What a first look needs and a deployment decides for itself; the environment wins.
+DEMOS_OWN = {
+    "SIGNUP_ENABLED": "true",
+    "SIGNUP_VERIFICATION": "none",
+    "SIGNUP_TRIAL_CREDIT": "20.00",
+    "STAFF_MFA_REQUIRED": "false",
+}
+
 
 @dataclass(frozen=True)
 class Urls:
@@ -86,7 +94,8 @@ class Deployment:
         }
 
     def server_env(self, **more: str) -> dict[str, str]:
-        env = {name: value for name, value in os.environ.items() if name != "DATABASE_OWNER_URL"}
+        env = dict(DEMOS_OWN) if self.demo else {}
+        env |= {name: value for name, value in os.environ.items() if name != "DATABASE_OWNER_URL"}
         # Threads of glibc each keep an arena; two are enough and save tens of MiB a process.
         env |= {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "2"}
         return env | self.shared_env | more

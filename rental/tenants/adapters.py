@@ -1,20 +1,94 @@
-"""What allauth asks us: who may sign up (nobody yet), and whom it may mail."""
+"""What allauth asks us: how people are reached, and what one wrong password counts against."""
 
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.fields import PhoneField
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from rental.tenants.contacts import parse_contact, parse_phone
+from rental.tenants.errors import MalformedContact
+from rental.tenants.models import User
 
 
-class ClosedAccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth is untyped
+class AnyPhoneField(PhoneField):  # type: ignore[misc]  # allauth is untyped
+    """A number as people type it: with spaces, without the country."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"validators": [], **kwargs})
+
+    def clean(self, value: str) -> str:
+        try:
+            return parse_phone(value) if value else super().clean(value)
+        except MalformedContact:
+            raise ValidationError(_("Enter a mobile phone number."), code="invalid_phone") from None
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     """
-    Log in by e-mail address and password; users come from the seed and from the admin.
+    Log in by e-mail address or phone number and password.
 
-    Signing up opens with the customers' console, together with verification and consent.
+    Signing up, codes and new passwords are pages of ours (rental/web/pages/joining.py); allauth
+    keeps log-in, log-out, the change of a password and second factors.
     """
+
+    error_messages = DefaultAccountAdapter.error_messages | {
+        # One text for every kind of login: which half is wrong, and whether there is such an
+        # account, is nobody's business.
+        f"{kind}_password_mismatch": _("There is no such account, or the password is wrong.")
+        for kind in ("email", "phone", "username")
+    }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Allauth's own form stays closed: it knows neither tenants nor trial credit."""
         return False
 
     def populate_username(self, request: HttpRequest, user: Any) -> None:
         """There are no user names."""
+
+    # --- phone numbers
+
+    def phone_form_field(self, **kwargs: Any) -> AnyPhoneField:
+        return AnyPhoneField(**kwargs)
+
+    def get_user_by_phone(self, phone: str) -> User | None:
+        try:
+            return User.objects.filter(phone=parse_phone(phone)).first()
+        except MalformedContact:
+            return None
+
+    def get_phone(self, user: User) -> tuple[str, bool] | None:
+        if user.phone is None:
+            return None
+        return user.phone, user.phone_verified_at is not None
+
+    def set_phone(self, user: User, phone: str, verified: bool) -> None:
+        raise NotImplementedError("rental.tenants.services.set_contact changes numbers")
+
+    def set_phone_verified(self, user: User, phone: str) -> None:
+        raise NotImplementedError("rental.tenants.services.set_contact changes numbers")
+
+    def send_verification_code_sms(self, user: User, phone: str, code: str, **kwargs: Any) -> None:
+        raise NotImplementedError("codes are made by rental.tenants.services.make_code")
+
+    # --- passwords
+
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """
+        Return whose failures are counted together. Allauth knows addresses only: all numbers
+        would share one key, and five wrong words would lock out everybody who logs in by phone.
+        """
+        typed = credentials.get("email") or credentials.get("phone") or ""
+        try:
+            typed = parse_contact(typed).value
+        except MalformedContact:
+            typed = typed.strip().lower()
+        return f"login:{typed}"
+
+    def reauthenticate(self, user: User, password: str) -> bool:
+        """Allauth looks for a confirmed EmailAddress row; our users have none."""
+        credentials = {"email": user.email} if user.email else {"phone": user.phone}
+        found = self.authenticate(self.request, password=password, **credentials)
+        return found is not None and found.pk == user.pk

@@ -102,6 +102,10 @@ class BadCode(TenantsError):
         self.reason = reason
 
 
+class TooManyCodes(TenantsError):
+    """Codes for this contact were asked for too often; more come after an hour."""
+
+
 class OnlyAnOwner(TenantsError):
     """Who is an owner, and who becomes one, only an owner decides."""
 

@@ -6,7 +6,7 @@ from django.db import transaction
 
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
-from rental.tenants.errors import AlreadyAMember, LastOwner, NotAMember
+from rental.tenants.errors import AlreadyAMember, LastOwner, NotAMember, OnlyAnOwner
 from rental.tenants.models import ApiKey, Membership, Role, SshKey, Tenant, User
 from rental.tenants.services._rows import refused_as
 
@@ -31,17 +31,26 @@ def add_member(
 
 @transaction.atomic
 def change_member_role(
-    *, tenant: Tenant, user: User, role: Role, actor: Actor, now: datetime
+    *,
+    tenant: Tenant,
+    user: User,
+    role: Role,
+    actor: Actor,
+    now: datetime,
+    by: str | None = None,
 ) -> Membership:
     """
     Give a member another role. His keys shrink with it from their next request on.
 
+    :param by: the role of who asks; None where the operator does
     :raises NotAMember: if the user does not belong to the tenant
+    :raises OnlyAnOwner: if ``by`` is none and an owner would come or go
     :raises LastOwner: if the tenant would be without an owner
     """
     member = _locked(tenant, user, keeps_owner=role == Role.OWNER)
     before = member.role
     if before != role:
+        _check_owners_say(by, before, role)
         member.role = role
         member.save(update_fields=["role"])
         record_event(
@@ -57,15 +66,20 @@ def change_member_role(
 
 
 @transaction.atomic
-def remove_member(*, tenant: Tenant, user: User, actor: Actor, now: datetime) -> None:
+def remove_member(
+    *, tenant: Tenant, user: User, actor: Actor, now: datetime, by: str | None = None
+) -> None:
     """
     Let a member go, and with him the API and SSH keys that he had in this tenant.
 
+    :param by: the role of who asks; None where the operator does, or the member himself
     :raises NotAMember: if the user does not belong to the tenant
+    :raises OnlyAnOwner: if ``by`` is none and an owner would go
     :raises LastOwner: if the tenant would be without an owner
     """
     member = _locked(tenant, user, keeps_owner=False)
     before = member.role
+    _check_owners_say(by, before)
     member.delete()
     api_keys = ApiKey.objects.of(tenant.id).filter(created_by=user, revoked_at__isnull=True)
     revoked = [to_text("key", pk) for pk in api_keys.values_list("pk", flat=True)]
@@ -81,6 +95,17 @@ def remove_member(*, tenant: Tenant, user: User, actor: Actor, now: datetime) ->
         before={"role": before, "api_keys": revoked, "ssh_keys": removed},
         now=now,
     )
+
+
+def put_first_steps_away(*, member: Membership, now: datetime) -> None:
+    """Show the member the list of first steps no more."""
+    Membership.objects.filter(pk=member.pk, onboarded_at__isnull=True).update(onboarded_at=now)
+
+
+def _check_owners_say(by: str | None, *roles: str) -> None:
+    """An administrator could otherwise make himself an owner, or the owner a viewer."""
+    if by is not None and by != Role.OWNER and Role.OWNER in roles:
+        raise OnlyAnOwner
 
 
 def _locked(tenant: Tenant, user: User, *, keeps_owner: bool) -> Membership:

@@ -1,29 +1,40 @@
 """Tenants and their projects."""
 
 import re
+import secrets
+import unicodedata
 from datetime import datetime
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import transaction
 
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
-from rental.tenants.errors import MalformedSlug, SlugTaken
+from rental.tenants.errors import MalformedSlug, SlugTaken, UnknownTimeZone
 from rental.tenants.models import Membership, Project, Role, Tenant, User
 from rental.tenants.services._rows import refused_as
 
+_TAIL: Final = "abcdefghjkmnpqrstvwxyz23456789"  # nothing that is mistaken when read aloud
 _SLUG: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
-def _check_slug(slug: str) -> None:
+def check_slug(slug: str) -> None:
+    """:raises MalformedSlug: if it cannot be part of a host name"""
     if not _SLUG.fullmatch(slug):
         raise MalformedSlug(slug)
 
 
 @transaction.atomic
 def create_tenant(
-    *, name: str, slug: str, owner: User, now: datetime, actor: Actor | None = None
+    *,
+    name: str,
+    slug: str,
+    owner: User,
+    now: datetime,
+    actor: Actor | None = None,
+    project_name: str = "Default",
 ) -> Tenant:
     """
     Open a tenant with ``owner`` in it and a default project. Its wallet opens on first use.
@@ -33,14 +44,14 @@ def create_tenant(
     :raises MalformedSlug: if ``slug`` cannot be part of a host name
     :raises SlugTaken: if another tenant has it
     """
-    _check_slug(slug)
+    check_slug(slug)
     with refused_as(SlugTaken(slug)):
         tenant = Tenant.objects.create(
             name=name, slug=slug, time_zone=settings.BILLING_TIME_ZONE, created_at=now
         )
     Membership.objects.create(tenant=tenant, user=owner, role=Role.OWNER, created_at=now)
     Project.objects.create(
-        tenant=tenant, slug="default", name="Default", is_default=True, created_at=now
+        tenant=tenant, slug="default", name=project_name, is_default=True, created_at=now
     )
     record_event(
         tenant_id=tenant.id,
@@ -53,26 +64,64 @@ def create_tenant(
     return tenant
 
 
-@transaction.atomic
-def create_project(*, tenant: Tenant, name: str, slug: str, actor: Actor, now: datetime) -> Project:
+def slug_of(name: str, *, otherwise: str) -> str:
     """
-    Open a cost centre.
+    Return what the ASCII letters and digits of ``name`` make, at most 30; ``otherwise`` and four
+    random characters where that is too little (a Chinese name, one letter).
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:30].strip("-")
+    return slug if len(slug) >= 3 else _with_tail(otherwise)
 
-    :raises MalformedSlug: if ``slug`` cannot be part of a host name
-    :raises SlugTaken: if a project of the tenant has it
+
+def create_tenant_named(
+    *, name: str, owner: User, now: datetime, project_name: str = "Default"
+) -> Tenant:
+    """Open a tenant under a slug made from its name; a taken one gets a tail."""
+    slug = slug_of(name, otherwise="t")
+    for candidate in (slug, *(_with_tail(slug) for _ in range(5))):
+        try:
+            return create_tenant(
+                name=name, slug=candidate, owner=owner, now=now, project_name=project_name
+            )
+        except SlugTaken:
+            continue
+    raise SlugTaken(slug)
+
+
+def _with_tail(slug: str) -> str:
+    return f"{slug}-{''.join(secrets.choice(_TAIL) for _ in range(4))}"
+
+
+def change_tenant(
+    *,
+    tenant: Tenant,
+    name: str | None = None,
+    time_zone: str | None = None,
+    actor: Actor,
+    now: datetime,
+) -> Tenant:
     """
-    _check_slug(slug)
-    with refused_as(SlugTaken(slug)):
-        project = Project.objects.create(tenant=tenant, slug=slug, name=name, created_at=now)
-    record_event(
-        tenant_id=tenant.id,
-        actor=actor,
-        verb="project.created",
-        subject=to_text("prj", project.id),
-        after={"name": name, "slug": slug},
-        now=now,
-    )
-    return project
+    Give the tenant another name or another zone for what is displayed; None leaves it.
+
+    :raises UnknownTimeZone: if there is no such zone
+    """
+    if time_zone is not None:
+        _check_zone(time_zone)
+    with transaction.atomic():
+        if name is not None:
+            tenant = _change(tenant, "name", name, "tenant.renamed", actor, now)
+        if time_zone is not None:
+            tenant = _change(tenant, "time_zone", time_zone, "tenant.changed", actor, now)
+    return tenant
+
+
+def _check_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    # The key is a path to zoneinfo: what is none of its files fails in several ways.
+    except (KeyError, ValueError, OSError):
+        raise UnknownTimeZone(name) from None
 
 
 def suspend_tenant(*, tenant: Tenant, actor: Actor, now: datetime) -> Tenant:

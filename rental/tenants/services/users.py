@@ -1,4 +1,4 @@
-"""People. They come from the seed and the admin; nobody signs up by himself yet."""
+"""People: made, found by how they are reached, and changed."""
 
 from datetime import datetime
 
@@ -6,6 +6,7 @@ from django.db import transaction
 
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
+from rental.tenants.contacts import Contact
 from rental.tenants.errors import EmailOrPhoneTaken
 from rental.tenants.models import Consent, User
 from rental.tenants.services._rows import refused_as
@@ -21,11 +22,15 @@ def create_user(
     password: str | None = None,
     is_staff: bool = False,
     is_superuser: bool = False,
-    actor: Actor,
+    is_verified: bool = False,
+    actor: Actor | None = None,
     now: datetime,
 ) -> User:
     """
-    Make a user. Without a password he cannot log in until one is set.
+    Make a user. Without a password he cannot log in until one is set; without an ``actor`` he
+    did it himself.
+
+    :param is_verified: a code has proved that he reads what is sent to his contact
 
     :raises ValueError: if there is neither an e-mail address nor a phone number
     :raises EmailOrPhoneTaken: if another user has one of them
@@ -40,16 +45,86 @@ def create_user(
             is_staff=is_staff,
             is_superuser=is_superuser,
             created_at=now,
+            email_verified_at=now if email and is_verified else None,
+            phone_verified_at=now if phone and is_verified else None,
         )
     record_event(
         tenant_id=None,
-        actor=actor,
+        actor=actor or himself(user),
         verb="user.created",
         subject=to_text("usr", user.id),
         after={"is_staff": is_staff, "is_superuser": is_superuser},
         now=now,
     )
     return user
+
+
+def himself(user: User) -> Actor:
+    return Actor(kind="user", id=to_text("usr", user.pk))
+
+
+def find_user(contact: Contact) -> User | None:
+    """Return who is reached there, active or not."""
+    return User.objects.filter(**{contact.kind: contact.value}).first()
+
+
+def rename_user(*, user: User, name: str) -> None:
+    """Set the name by which others see him. Nobody's business but his, so it is not audited."""
+    User.objects.filter(pk=user.pk).update(name=name)
+    user.name = name
+
+
+def set_language(*, user: User, language: str) -> None:
+    """Keep the language in which he reads; every page follows it from the next request on."""
+    if user.language != language:
+        User.objects.filter(pk=user.pk).update(language=language)
+        user.language = language
+
+
+@transaction.atomic
+def set_contact(*, user: User, contact: Contact, is_verified: bool, now: datetime) -> User:
+    """
+    Let the user be reached, and sign in, by ``contact`` in place of the former one of its kind.
+
+    :raises EmailOrPhoneTaken: if it is another user's
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    had = getattr(row, contact.kind)
+    setattr(row, contact.kind, contact.value)
+    if had != contact.value or is_verified:
+        setattr(row, f"{contact.kind}_verified_at", now if is_verified else None)
+    with refused_as(EmailOrPhoneTaken("another user has this e-mail address or phone number")):
+        row.save(update_fields=[contact.kind, f"{contact.kind}_verified_at"])
+    record_event(
+        tenant_id=None,
+        actor=himself(user),
+        verb="user.contact_changed",
+        subject=to_text("usr", user.pk),
+        # What is kept seven years names no address.
+        after={"kind": contact.kind, "verified": is_verified, "was_set": had is not None},
+        now=now,
+    )
+    return row
+
+
+@transaction.atomic
+def reset_password(*, user: User, contact: Contact, password: str, now: datetime) -> None:
+    """
+    Set the password of a user who has proved his contact by a code. Signed-in browsers fall out,
+    since their sessions are bound to the former one.
+    """
+    row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    row.set_password(password)
+    setattr(row, f"{contact.kind}_verified_at", now)
+    row.save(update_fields=["password", f"{contact.kind}_verified_at"])
+    record_event(
+        tenant_id=None,
+        actor=himself(user),
+        verb="user.password_reset",
+        subject=to_text("usr", user.pk),
+        after={"by": contact.kind},
+        now=now,
+    )
 
 
 @transaction.atomic
