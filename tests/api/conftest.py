@@ -12,8 +12,16 @@ from billing.services.wallets import credit
 from rental.catalog.models import Image, Offer
 from rental.catalog.services import price_key
 from rental.records.clock import database_now
+from rental.records.ids import to_text
+from rental.tenants.models import ApiKey
 from scheduler.models import GpuModel, Region, Zone
-from tests.factories.tenants import OPERATOR, make_api_key, make_tenant
+from tests.factories.tenants import (
+    OPERATOR,
+    default_project,
+    make_api_key,
+    make_ssh_key,
+    make_tenant,
+)
 
 
 class Api:
@@ -148,3 +156,21 @@ def order(**changes) -> dict:
 
 
 SOON = timedelta(hours=1)
+
+
+@pytest.fixture
+def ours(world, api) -> dict[str, str]:
+    """One of everything that has an id, by the name of its path parameter."""
+    made = json.loads(api.post("/v1/instances", order()).content)["data"][0]
+    quote = json.loads(api.post("/v1/quotes", {"offer": "rtx4090-share1"}).content)
+    secret = json.loads(api.post("/v1/secrets", {"name": "HF_TOKEN", "value": "hf_1"}).content)
+    key = ApiKey.objects.of(world.tenant.id).first()
+    return {
+        "instance_id": made["id"],
+        "operation_id": made["operation"]["id"],
+        "quote_id": quote["id"],
+        "ssh_key_id": to_text("ssh", make_ssh_key(world.tenant).id),
+        "secret_id": secret["id"],
+        "api_key_id": to_text("key", key.id),
+        "project_id": to_text("prj", default_project(world.tenant).id),
+    }

@@ -5,7 +5,6 @@ Routes come from the URL confs of web and gateway, from the Channels routings an
 ``admin.site``. One that no table here names fails the test: whoever adds it says what it is.
 """
 
-import json
 import re
 from datetime import timedelta
 
@@ -14,22 +13,20 @@ from django.apps import apps
 from django.contrib import admin
 from django.db import connection
 from django.test import Client, RequestFactory
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import get_resolver
 
 from rental.api.contract import TenantView, contracts_of
 from rental.records.clock import database_now
-from rental.records.ids import to_text
 from rental.tenants.models import ApiKey, Role
 from rental.tenants.permissions import may
 from rental.tenants.services import remove_member
 from tests.api.conftest import Api, order
+from tests.api.walk import routes, snapshot
 from tests.factories.tenants import (
     ED25519,
     OPERATOR,
-    default_project,
     make_api_key,
     make_member,
-    make_ssh_key,
     make_user,
 )
 
@@ -55,14 +52,6 @@ WEB_SOCKETS: set[str] = set()
 GATEWAY_SOCKETS = {"agent/v1"}  # Authorization: Bearer tsa_…, see tests/gateway
 
 
-def routes(patterns, prefix=""):
-    for pattern in patterns:
-        if isinstance(pattern, URLResolver):
-            yield from routes(pattern.url_patterns, prefix + str(pattern.pattern))
-        elif isinstance(pattern, URLPattern):
-            yield prefix + str(pattern.pattern), pattern.callback
-
-
 def view_of(callback):
     return getattr(callback, "cls", None) or getattr(callback, "view_class", None)
 
@@ -82,6 +71,9 @@ def test_every_route_of_the_web_process_is_classified():
         if view is not None and issubclass(view, TenantView):
             assert contracts_of(view), f"{route} has no contract"
             assert view.authentication_classes, f"{route} lets everybody in"
+        elif hasattr(callback, "verbs"):
+            # Pages of a tenant: tests/web/test_matrix.py tries each.
+            assert route.startswith("t/<slug:tenant>/"), f"{route} names no tenant"
         elif route not in PUBLIC and not route.startswith((ACCOUNTS, ADMIN, STATIC)):
             unknown.append(route)
     assert unknown == []
@@ -107,25 +99,6 @@ def test_every_operation_of_the_api_names_a_verb():
         assert (action == "read") == (method == "GET"), f"{method} {route}: {contract.verb}"
 
 
-# --- nothing changed
-
-
-def snapshot() -> dict[str, str]:
-    """A digest of every table of ours, read in one statement."""
-    tables = sorted(
-        {model._meta.db_table for model in apps.get_models(include_auto_created=True)}
-        - {"django_session", "django_content_type"}
-    )
-    parts = [
-        f"SELECT '{table}', md5(coalesce(string_agg(t::text, '|' ORDER BY t::text), ''))"
-        f' FROM "{table}" t'
-        for table in tables
-    ]
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts))
-        return dict(cursor.fetchall())
-
-
 # --- the API
 
 BODIES = {
@@ -140,24 +113,6 @@ BODIES = {
 }
 # A stranger may do these in his own tenant; they touch nothing of ours.
 OWN_GROUND = {"create_quote", "add_ssh_key", "put_secret", "create_api_key"}
-
-
-@pytest.fixture
-def ours(world, api) -> dict[str, str]:
-    """One of everything that has an id, by the name of its path parameter."""
-    made = json.loads(api.post("/v1/instances", order()).content)["data"][0]
-    quote = json.loads(api.post("/v1/quotes", {"offer": "rtx4090-share1"}).content)
-    secret = json.loads(api.post("/v1/secrets", {"name": "HF_TOKEN", "value": "hf_1"}).content)
-    key = ApiKey.objects.of(world.tenant.id).first()
-    return {
-        "instance_id": made["id"],
-        "operation_id": made["operation"]["id"],
-        "quote_id": quote["id"],
-        "ssh_key_id": to_text("ssh", make_ssh_key(world.tenant).id),
-        "secret_id": secret["id"],
-        "api_key_id": to_text("key", key.id),
-        "project_id": to_text("prj", default_project(world.tenant).id),
-    }
 
 
 def address(route: str, ours: dict[str, str]) -> str:
