@@ -82,6 +82,8 @@ INSTALLED_APPS = [
     "pgtrigger",
     "channels",
     "csp",
+    # Not its own configuration, which sets loaders behind our back; TEMPLATES below has them.
+    "django_cotton.apps.SimpleAppConfig",
     "rest_framework",
     "drf_spectacular",
     "allauth",
@@ -114,12 +116,22 @@ MIDDLEWARE = [
     "rental.api.middleware.in_one_thread",
 ]
 
+# cotton's compiles <c-name> of templates/cotton/ and leaves every other template as it is.
+_LOADERS = [
+    "django_cotton.cotton_loader.Loader",
+    "django.template.loaders.filesystem.Loader",
+    "django.template.loaders.app_directories.Loader",
+]
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,
         "OPTIONS": {
+            # While developing, a changed template shows at the next request.
+            "loaders": _LOADERS
+            if DEBUG
+            else [("django.template.loaders.cached.Loader", _LOADERS)],
+            "builtins": ["django_cotton.templatetags.cotton"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -128,6 +140,8 @@ TEMPLATES = [
         },
     }
 ]
+# A component sees its attributes and the context processors', not the page's variables by accident.
+COTTON_ISOLATE_BY_DEFAULT = True
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     "allauth.account.auth_backends.AuthenticationBackend",
