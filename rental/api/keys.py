@@ -81,7 +81,10 @@ class SshKeyDetail(TenantView):
         Contract(
             name="remove_ssh_key",
             summary="Remove an SSH key",
-            description="Instances that run keep it until their next start.",
+            description=(
+                "Instances that run keep it until their next start. A key may remove what its "
+                "person added; the keys of others only with `members:write`."
+            ),
             verb="ssh_keys:write",
             output=None,
             shape="none",

@@ -14,16 +14,11 @@ from django.db import transaction
 from django.db.models import Q
 
 from rental.records.audit import Actor, record_event
-from rental.records.ids import from_text, to_text
+from rental.records.ids import to_text
 from rental.tenants import permissions
-from rental.tenants.errors import (
-    KeyNeverValid,
-    NotAMember,
-    NotYourKey,
-    ScopeExceedsRole,
-    UnknownApiKey,
-)
+from rental.tenants.errors import KeyNeverValid, NotAMember, ScopeExceedsRole, UnknownApiKey
 from rental.tenants.models import ApiKey, Membership, Project, Tenant, User
+from rental.tenants.services._reach import check_reach, maker_of
 
 _LETTERS: Final = string.ascii_letters + string.digits  # a double click selects all of it
 _PREFIX_LETTERS: Final = string.ascii_lowercase + string.digits
@@ -70,7 +65,8 @@ def issue_api_key(
     wanted_scopes = sorted(set(scopes))
     allowed = _verbs_of_creator(tenant=tenant, created_by=created_by)
     if actor.kind == "api_key":
-        maker = _maker(tenant=tenant, actor=actor, now=now)
+        # A narrow key must not make itself a wide one.
+        maker = maker_of(tenant_id=tenant.id, actor=actor, now=now)
         allowed &= permissions.verbs_of(maker.scopes)
         _check_limits(maker, project=project, expires_at=expires_at)
     if excess := permissions.verbs_of(wanted_scopes) - allowed:
@@ -119,31 +115,12 @@ def _verbs_of_creator(*, tenant: Tenant, created_by: User) -> frozenset[str]:
     return permissions.verbs_of(member.role)
 
 
-def _maker(*, tenant: Tenant, actor: Actor, now: datetime) -> ApiKey:
-    """Return the key that makes the new one: a narrow key must not make itself a wide one."""
-    live = ApiKey.objects.of(tenant.id).live(at=now)
-    key = live.filter(pk=from_text("key", actor.id)).first()
-    if key is None:
-        raise UnknownApiKey(actor.id)
-    return key
-
-
 def _check_limits(maker: ApiKey, *, project: Project | None, expires_at: datetime | None) -> None:
     """A key made by a key stays in its project and ends with it."""
     if maker.project_id is not None and (project is None or project.pk != maker.project_id):
         raise ScopeExceedsRole(frozenset({"project"}))
     if maker.expires_at is not None and (expires_at is None or expires_at > maker.expires_at):
         raise ScopeExceedsRole(frozenset({"expires_at"}))
-
-
-def _check_reach(key: ApiKey, *, actor: Actor, now: datetime) -> None:
-    """A developer's key must not lock the owner out."""
-    maker = _maker(tenant=key.tenant, actor=actor, now=now)
-    if maker.created_by_id == key.created_by_id:
-        return
-    verbs = _verbs_of_creator(tenant=key.tenant, created_by=maker.created_by)
-    if "members:write" not in verbs & permissions.verbs_of(maker.scopes):
-        raise NotYourKey(to_text("key", key.id))
 
 
 @transaction.atomic
@@ -153,17 +130,22 @@ def revoke_api_key(
     """
     End a key: its next request is refused.
 
-    A key ends those of the person who made it; those of others only if it may change members.
+    People end their own; those of others only who may change members.
 
     :raises UnknownApiKey: if the tenant has no such key that is not revoked
-    :raises NotYourKey: if the actor is a key and this is another person's
+    :raises NotYourKey: see ``check_reach``
     """
     rows = ApiKey.objects.of(tenant_id).filter(pk=key_id, revoked_at__isnull=True)
     key = rows.select_for_update(of=("self",), no_key=True).first()
     if key is None:
         raise UnknownApiKey(to_text("key", key_id))
-    if actor.kind == "api_key":
-        _check_reach(key, actor=actor, now=now)
+    check_reach(
+        tenant_id=tenant_id,
+        owner_id=key.created_by_id,
+        key=to_text("key", key.id),
+        actor=actor,
+        now=now,
+    )
     key.revoked_at = now
     key.save(update_fields=["revoked_at"])
     record_event(

@@ -9,6 +9,7 @@ from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
 from rental.tenants.errors import NotAMember, SshKeyExists, UnknownSshKey
 from rental.tenants.models import Membership, SshKey, Tenant, User
+from rental.tenants.services._reach import check_reach
 from rental.tenants.services._rows import refused_as
 from rental.tenants.ssh import parse_public_key
 
@@ -54,12 +55,22 @@ def remove_ssh_key(
     """
     Take a key off the list: new instances do not get it. The row stays, for the record.
 
+    People remove their own; those of others only who may change members.
+
     :raises UnknownSshKey: if the tenant has no such key that is not removed
+    :raises NotYourKey: see ``check_reach``
     """
     rows = SshKey.objects.of(tenant_id).live().filter(pk=key_id)
     key = rows.select_for_update(no_key=True).first()
     if key is None:
         raise UnknownSshKey(to_text("ssh", key_id))
+    check_reach(
+        tenant_id=tenant_id,
+        owner_id=key.user_id,
+        key=to_text("ssh", key.id),
+        actor=actor,
+        now=now,
+    )
     key.deleted_at = now
     key.save(update_fields=["deleted_at"])
     record_event(
