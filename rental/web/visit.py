@@ -203,7 +203,7 @@ def _serve(
 ) -> HttpResponse:
     user = request.user
     if not isinstance(user, User):
-        return _to_login(request)
+        return to_login(request)
     membership = (
         Membership.objects.filter(tenant__slug=slug, user=user).select_related("tenant").first()
     )
@@ -227,7 +227,7 @@ def _serve(
     return response
 
 
-def _to_login(request: HttpRequest) -> HttpResponse:
+def to_login(request: HttpRequest) -> HttpResponse:
     current = request.headers.get("HX-Current-URL")
     back = urlsplit(current).path if current else request.get_full_path()
     if request.method not in ("GET", "HEAD") and current is None:
