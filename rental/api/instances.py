@@ -1,11 +1,9 @@
 """Instances and their commands."""
 
-import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from django.db import connection
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
@@ -28,11 +26,11 @@ from rental.api.operations import OperationOutput
 from rental.catalog.models import Market
 from rental.catalog.services import MOST_INSTANCES
 from rental.instances import services
-from rental.instances.models import Endpoint, Instance, Notice, Operation
+from rental.instances.models import Instance, Operation
+from rental.instances.queries import with_facts
 from rental.instances.secrets import MOST_NAMED
 from rental.instances.states import InstanceState
 from rental.records.paging import Page
-from scheduler.models import Request as PlacementRequest
 
 MOST_WORDS = 64  # of a command, and variables of an environment
 MOST_LETTERS = 8192  # of each of them
@@ -171,64 +169,6 @@ class InstanceQuery(PageQuery):
     created_after = Instant(required=False)
     created_before = Instant(required=False)
     sort = serializers.ChoiceField(choices=["created_at", "-created_at"], default="-created_at")
-
-
-# Read for every list, so written out: querysets cost four times as much (measured).
-# The ids come from rows that were reached by ``.of(tenant)``.
-ENDPOINTS = f"""
-    SELECT id, instance_id, kind, host, port, "user", host_key_fingerprint
-      FROM {Endpoint._meta.db_table} WHERE instance_id = ANY(%s) ORDER BY kind, port"""
-NOTICES = f"""
-    SELECT id, instance_id, kind, at, deadline FROM {Notice._meta.db_table}
-     WHERE instance_id = ANY(%s) AND withdrawn_at IS NULL ORDER BY deadline DESC"""
-OPERATIONS = f"""
-    SELECT id, instance_id, kind, state, generation, steps, percent, error, created_at, finished_at
-      FROM {Operation._meta.db_table}
-     WHERE instance_id = ANY(%s) AND state = 'running'"""
-REQUESTS = f"""
-    SELECT id, instance_id, requested_at, expires_at, reasons
-      FROM {PlacementRequest._meta.db_table}
-     WHERE instance_id = ANY(%s) AND state = 'waiting'"""
-
-
-def read_rows(
-    sql: str, instance_ids: list[uuid.UUID], *, json_columns: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Return the rows as dictionaries. Django hands jsonb over as text."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [instance_ids])
-        names = [column.name for column in cursor.description]
-        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    for row in rows:
-        for name in json_columns:
-            row[name] = None if row[name] is None else json.loads(row[name])
-    return rows
-
-
-def with_facts(instances: Sequence[Instance]) -> list[Instance]:
-    """
-    Put on each instance what stands in other tables: endpoints, the standing notice, the running
-    operation, and why it waits. Four queries, however many instances there are.
-    """
-    by_id = {instance.pk: instance for instance in instances}
-    for instance in instances:
-        facts: dict[str, Any] = {
-            "shown_endpoints": [],
-            "shown_notice": None,
-            "shown_operation": None,
-            "shown_request": None,
-        }
-        instance.__dict__.update(facts)
-    ids = list(by_id)
-    for endpoint in read_rows(ENDPOINTS, ids):
-        vars(by_id[endpoint["instance_id"]])["shown_endpoints"].append(endpoint)
-    for notice in read_rows(NOTICES, ids):
-        vars(by_id[notice["instance_id"]])["shown_notice"] = notice
-    for row in read_rows(OPERATIONS, ids, json_columns=("steps", "error")):
-        vars(by_id[row["instance_id"]])["shown_operation"] = row
-    for request in read_rows(REQUESTS, ids, json_columns=("reasons",)):
-        vars(by_id[request["instance_id"]])["shown_request"] = request
-    return list(instances)
 
 
 class InstanceView(TenantView):

@@ -25,17 +25,15 @@ VERSION_IS_SAID = pgtrigger.Trigger(
     operation=pgtrigger.Insert | pgtrigger.Update,
     # At the commit: PostgreSQL drops equal messages of a transaction, so one remains.
     timing=pgtrigger.Deferred,
-    func=pgtrigger.Func(
-        f"""
+    func=f"""
         IF TG_OP = 'UPDATE' AND NEW.version = OLD.version THEN
             RETURN NULL;
         END IF;
         PERFORM pg_notify('{CHANNEL}', json_build_object(
                     't', tenant_id, 'i', id, 'v', version)::text)
-           FROM {{meta.db_table}} WHERE id = NEW.id;
+           FROM rental_instance WHERE id = NEW.id;
         RETURN NULL;
-        """
-    ),
+        """,
 )
 
 

@@ -9,6 +9,7 @@ from django.db import transaction
 from billing.services import holds, runs
 from rental.catalog import services as catalog
 from rental.instances import money, operations, orders
+from rental.instances.actions import check_locks, check_state
 from rental.instances.errors import (
     InstanceProtected,
     NotPossibleNow,
@@ -30,7 +31,6 @@ from rental.instances.services.parts import (
     audit,
     begin_command,
     check_generation,
-    check_locks,
 )
 from rental.instances.states import RESTING, InstanceState
 from rental.instances.tasks import place, sync
@@ -66,8 +66,7 @@ def stop_instance(
     state = S(instance.state)
     if state in (S.STOPPING, S.STOPPED):
         return instance
-    if state in RESTING or state is S.RELEASING:
-        raise NotPossibleNow(verb="stop", state=state)
+    check_state(instance, "stop")
     before = as_audited(instance)
     if state is S.QUEUED and cancel_request(instance_id=instance.id, now=now):
         accept(instance)
@@ -118,11 +117,9 @@ def start_instance(
     :raises InsufficientBalance, TenantInArrears: from billing
     """
     instance = begin_command(tenant_id, instance_id, if_generation, now=now)
-    state = S(instance.state)
-    if state not in (S.STOPPED, S.FAILED):
-        raise NotPossibleNow(verb="start", state=state)
+    check_state(instance, "start")
     orders.check_tenant(tenant_id)
-    check_locks(instance, verb="start")
+    check_locks(instance, "start")
     hold_secrets(tenant_id, instance.secrets)
     price = catalog.current_price(offer=instance.offer, market=instance.market, now=now).price
     before = as_audited(instance)
@@ -162,10 +159,11 @@ def restart_instance(
     :raises InstanceLocked: if it may not be started
     """
     instance = begin_command(tenant_id, instance_id, if_generation, now=now)
+    check_state(instance, "restart")
     facts = read_facts(instance)
-    if instance.state != S.RUNNING or facts.allocation is None or facts.run is None:
+    if facts.allocation is None or facts.run is None:
         raise NotPossibleNow(verb="restart", state=instance.state)
-    check_locks(instance, verb="restart")
+    check_locks(instance, "restart")
     before = as_audited(instance)
     accept(instance)
     operations.begin(instance, OperationKind.RESTART, now=now, done=["reserved", "node_accepted"])
@@ -250,8 +248,7 @@ def rename_instance(
     if instance is None:
         raise UnknownInstance(instance_id)
     check_generation(instance, if_generation)
-    if instance.state == S.DELETED:
-        raise NotPossibleNow(verb="rename", state=instance.state)
+    check_state(instance, "rename")
     if instance.name == name:
         return instance
     before = {"name": instance.name}

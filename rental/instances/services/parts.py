@@ -9,7 +9,6 @@ import structlog
 from rental.instances import orders
 from rental.instances.errors import (
     GenerationMismatch,
-    InstanceLocked,
 )
 from rental.instances.facts import disks_are_on
 from rental.instances.level import level, locked_instance
@@ -17,16 +16,11 @@ from rental.instances.models import (
     Instance,
 )
 from rental.instances.specs import build_spec
-from rental.instances.states import InstanceState
 from rental.records.audit import Actor, record_event
 from rental.records.ids import new_id, to_text
 from scheduler.services.requests import open_request
 
 log = structlog.get_logger()
-S = InstanceState
-
-# Locks under which nothing may be started; stopping and releasing stay possible.
-LOCKS_AGAINST_START = frozenset({"financial", "security", "maintenance", "operator"})
 
 
 def begin_command(
@@ -52,12 +46,6 @@ def accept(instance: Instance) -> None:
 def check_generation(instance: Instance, expected: int | None) -> None:
     if expected is not None and expected != instance.generation:
         raise GenerationMismatch(expected=expected, actual=instance.generation)
-
-
-def check_locks(instance: Instance, *, verb: str) -> None:
-    locks = sorted(LOCKS_AGAINST_START.intersection(instance.locks))
-    if locks:
-        raise InstanceLocked(verb=verb, locks=locks)
 
 
 def as_audited(instance: Instance) -> dict[str, Any]:
