@@ -1,15 +1,15 @@
 """What is on sale: offers, images, GPU models, regions."""
 
+import uuid
 from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 
-from billing.models import PriceVersion
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.fields import Money, Output, PageQuery, Text
 from rental.catalog.models import Image, Market, Offer
-from rental.catalog.services import price_key
+from rental.catalog.queries import rates_of, stocks_of
 from rental.records.paging import Page
 from scheduler.models import GpuModel, Region
 
@@ -42,6 +42,13 @@ class OfferOutput(Output):
     disk_mib = serializers.IntegerField()
     markets = serializers.ListField(child=serializers.CharField())
     prices = OfferPriceOutput(many=True)
+    stock = serializers.CharField(
+        help_text="ok, low, none (all are taken: a request waits) or absent (no card here ever)"
+    )
+    available = serializers.IntegerField(
+        help_text="How many could be placed now; counting stops at 10."
+    )
+    waiting = serializers.IntegerField(help_text="Requests for the same that wait for a place.")
 
 
 class OfferQuery(PageQuery):
@@ -85,23 +92,17 @@ class RegionOutput(Output):
         return sorted(zone.code for zone in region.zones.all())
 
 
-def with_prices(offers: list[Offer], *, now: datetime) -> None:
-    """Put the prices that are valid at ``now`` on each offer, as ``prices``: one query."""
-    keys = {
-        price_key(offer, market): (offer, market) for offer in offers for market in offer.markets
-    }
+def with_prices_and_stock(offers: list[Offer], *, tenant_id: uuid.UUID, now: datetime) -> None:
+    """Put the prices that are valid at ``now``, and the stock, on each offer."""
+    rates = rates_of(offers, now=now)
+    stocks = stocks_of(offers, tenant_id=tenant_id, now=now)
     for offer in offers:
-        offer.prices = []  # type: ignore[attr-defined]
-    versions = PriceVersion.objects.filter(price_key__in=list(keys), during__contains=now)
-    for version in versions.order_by("price_key"):
-        offer, market = keys[version.price_key]
-        offer.prices.append(  # type: ignore[attr-defined]
-            {
-                "market": market,
-                "unit": version.unit,
-                "price": version.price,
-                "currency": version.currency,
-            }
+        stock = stocks[offer.code]
+        offer.__dict__.update(
+            prices=rates.get(offer.code, []),
+            stock=stock.word,
+            available=stock.available,
+            waiting=stock.waiting,
         )
 
 
@@ -109,7 +110,7 @@ class OfferList(TenantView):
     @operation(
         Contract(
             name="list_offers",
-            summary="List what is on sale, with prices",
+            summary="List what is on sale, with prices and stock",
             verb="catalog:read",
             output=OfferOutput,
             shape="page",
@@ -128,7 +129,7 @@ class OfferList(TenantView):
         if "market" in query:
             offers = offers.filter(markets__contains=[query["market"]])
         page = self.page(offers, query, key=("code",), descending=False)
-        with_prices(page.rows, now=self.now)
+        with_prices_and_stock(page.rows, tenant_id=self.tenant_id, now=self.now)
         return page
 
 

@@ -72,16 +72,24 @@ def get_image(*, code: str, offer: Offer) -> Image:
     model = GpuModel.objects.filter(
         name=offer.gpu_model_name, memory_mib=offer.gpu_memory_mib
     ).first()
+    if gap := misfit(image, model):
+        raise ImageDoesNotFit(code, offer.code, *gap)
+    return image
+
+
+def misfit(image: Image, model: GpuModel | None) -> tuple[str, str] | None:
+    """
+    Return what the image needs and what the card has instead, None if it runs there: two vendors,
+    or two compute capabilities ("8.0"). A card without figures takes any image.
+    """
     if model is None:
-        return image
+        return None
     if image.vendor and image.vendor != model.vendor:
-        raise ImageDoesNotFit(code, offer.code, image.vendor, model.vendor)
+        return image.vendor, model.vendor
     capability = capability_of(model)
     if image.min_capability > capability:
-        raise ImageDoesNotFit(
-            code, offer.code, f"{image.min_capability / 10:.1f}", f"{capability / 10:.1f}"
-        )
-    return image
+        return f"{image.min_capability / 10:.1f}", f"{capability / 10:.1f}"
+    return None
 
 
 def capability_of(model: GpuModel) -> int:

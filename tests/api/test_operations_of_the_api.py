@@ -46,6 +46,8 @@ def test_offers_have_their_price_and_can_be_filtered(api, world):
     assert offer["prices"] == [
         {"market": "on_demand", "unit": "hour", "price": "4.90", "currency": "CNY"}
     ]
+    # No node has been enrolled: no card here could ever hold it.
+    assert (offer["stock"], offer["available"], offer["waiting"]) == ("absent", 0, 0)
     assert read(api.get("/v1/offers?region=west")) == {
         "data": [],
         "has_more": False,
