@@ -328,11 +328,11 @@ class Reporter:
         if now.boot_ms < talk.samples_at:
             return []
         talk.samples_at = now.boot_ms + int(self._beat.samples * 1000)
-        in_use = {
-            part.gpu_uuid: sight.allocation
+        in_use = [
+            (sight.allocation, part)
             for sight in self.node.sights
             if sight.may_run
             for part in sight.slices
-        }
+        ]
         samples = self.node.gpus.samples(now.boot_ms, in_use)
         return [Samples(node=self.node_id, samples=samples)] if samples else []

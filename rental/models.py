@@ -9,12 +9,14 @@ from rental.instances.models import (
     Operation,
     Secret,
 )
+from rental.instances.samples.models import InstanceSampleMinute
 
 __all__ = [
     "Endpoint",
     "Image",
     "Instance",
     "InstancePassword",
+    "InstanceSampleMinute",
     "Notice",
     "Offer",
     "Operation",

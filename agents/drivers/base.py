@@ -110,8 +110,11 @@ class GpuDriver(Protocol):
     def facts(self) -> Facts:
         """Return what the node is made of, with each GPU's health. Reads the hardware."""
 
-    def samples(self, now_ms: int, in_use: dict[str, str]) -> list[Sample]:
-        """Return one sample per GPU; ``in_use``: allocation by GPU UUID."""
+    def samples(self, now_ms: int, in_use: Sequence[tuple[str, SliceSpec]]) -> list[Sample]:
+        """
+        Return one sample for each slice ``in_use`` (allocation, slice), and one for each GPU that
+        is not. Memory, power and utilisation are the slice's own as far as the card tells.
+        """
 
     def wipe(self, slices: Sequence[SliceSpec]) -> None:
         """Clear the slices' memory before they are sold again."""

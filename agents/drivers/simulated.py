@@ -21,6 +21,8 @@ from agents.files import read_json
 from agents.protocol import Facts, GpuFact, Sample, SliceSpec
 from agents.settings import read_table
 
+IDLE_WATTS = 42
+
 
 class SimulatedNode(msgspec.Struct, kw_only=True):
     """The ``[node]`` table. Zero: what this machine has."""
@@ -71,13 +73,15 @@ class SimulatedGpus:
             ],
         )
 
-    def samples(self, now_ms: int, in_use: dict[str, str]) -> list[Sample]:
+    def samples(self, now_ms: int, in_use: Sequence[tuple[str, SliceSpec]]) -> list[Sample]:
         lost = self._faults.read("gpu_lost")
-        return [
-            _sample(gpu, now_ms, in_use.get(gpu.uuid, ""))
-            for gpu in self._content.gpus
-            if gpu.uuid not in lost
-        ]
+        found = []
+        for gpu in self._content.gpus:
+            if gpu.uuid in lost:
+                continue
+            slices = [(alloc, part) for alloc, part in in_use if part.gpu_uuid == gpu.uuid]
+            found += [_busy(gpu, part, now_ms, alloc) for alloc, part in slices] or [_idle(gpu)]
+        return found
 
     def wipe(self, slices: Sequence[SliceSpec]) -> None:
         lost = self._faults.read("gpu_lost")
@@ -103,18 +107,30 @@ class HangingRuntime:
         return await self._inner.inspect(container)
 
 
-def _sample(gpu: GpuFact, now_ms: int, allocation: str) -> Sample:
-    """A wave of ten minutes whose place depends on the card, so that charts differ and move."""
-    place = zlib.crc32(gpu.uuid.encode()) % 600
-    wave = (1 + math.sin(2 * math.pi * (now_ms / 1000 + place) / 600)) / 2
-    load = 0.35 + 0.6 * wave if allocation else 0.0
+def _idle(gpu: GpuFact) -> Sample:
+    return Sample(gpu_uuid=gpu.uuid, watts=IDLE_WATTS, celsius=34)
+
+
+def _busy(gpu: GpuFact, part: SliceSpec, now_ms: int, allocation: str) -> Sample:
+    """
+    What training looks like: a slow swell, a ripple of batches, a dip every four minutes while a
+    checkpoint is written. Where it stands depends on card and allocation, so that charts differ.
+    """
+    place = zlib.crc32(f"{gpu.uuid} {allocation}".encode()) % 600
+    seconds = now_ms / 1000 + place
+    swell = (1 + math.sin(2 * math.pi * seconds / 600)) / 2
+    ripple = math.sin(2 * math.pi * seconds / 47)
+    load = 0.62 + 0.26 * swell + 0.08 * ripple
+    if seconds % 240 < 20:
+        load *= 0.25
+    size = min(1.0, part.vram_mib / gpu.memory_mib) if gpu.memory_mib else 1.0
     return Sample(
         gpu_uuid=gpu.uuid,
         allocation=allocation,
         util_percent=round(100 * load),
-        vram_mib=round(gpu.memory_mib * (0.2 + 0.6 * load)) if allocation else 0,
-        watts=round(60 + 300 * load),
-        celsius=round(34 + 40 * load),
+        vram_mib=round(part.vram_mib * (0.55 + 0.3 * swell)),
+        watts=round((IDLE_WATTS + 290 * load) * size),
+        celsius=round(38 + 36 * load),
     )
 
 

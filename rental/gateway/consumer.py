@@ -17,6 +17,7 @@ from rental.gateway.door import DoorStuck, digest_of
 from rental.gateway.facts import Fact
 from rental.gateway.links import CloseCode, Goodbye, Link
 from rental.gateway.process import Gateway
+from rental.gateway.samples import SampleFrame
 from rental.gateway.transit import add_age
 from rental.gateway.usage import Frame
 from scheduler.services.liveness import Pulse
@@ -169,7 +170,7 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels i
                 usage = add_age(message, held_up_ms)
                 self.gateway.usage.put(Frame(link, node_id, usage, received_at))
             case protocol.Samples():
-                pass  # charts come with the faces; until then they are counted and let go
+                self.gateway.samples.put(SampleFrame(node_id, message, received_at))
 
     def _welcome(self, link: Link, node_id: uuid.UUID, hello: protocol.Hello) -> None:
         version = min(hello.newest_version, protocol.VERSION)

@@ -13,5 +13,7 @@ USAGE_FLUSH = Histogram("tessera_gateway_usage_flush_seconds", "One batch of usa
 USAGE_ACK = Histogram("tessera_gateway_usage_ack_seconds", "A usage frame, from receipt to ack")
 FACTS_WAITING = Gauge("tessera_gateway_facts_waiting", "Hellos and phases not yet committed")
 PULSES = Counter("tessera_gateway_pulses_written", "Pulses written to node_liveness")
+SAMPLES = Counter("tessera_gateway_samples_written", "Points put into the last hour")
+SAMPLES_DROPPED = Counter("tessera_gateway_samples_dropped", "Samples let go, by why", ["reason"])
 DESIRED = Counter("tessera_gateway_desired_sent", "Desired sets sent")
 LANE_FAILURES = Counter("tessera_gateway_lane_failures", "Failed turns, by lane", ["lane"])

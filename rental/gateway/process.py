@@ -13,6 +13,7 @@ from rental.gateway.lanes import Lane
 from rental.gateway.links import Links
 from rental.gateway.orders import OrdersLane
 from rental.gateway.pulses import PulseLane
+from rental.gateway.samples import SamplesLane
 from rental.gateway.usage import UsageLane
 from rental.records.ids import new_id
 
@@ -37,13 +38,20 @@ class Gateway:
         self.orders = OrdersLane(
             cut.get("orders", {}), links=self.links, door=self.door, clock=self.clock
         )
+        self.samples = SamplesLane(cut.get("samples", {}), clock=self.clock)
         self.pulses = PulseLane(
             cut.get("pulses", {}),
             gateway_id=self.id,
             clock=self.clock,
             ears=(self.facts, self.orders),
         )
-        self.lanes: tuple[Lane, ...] = (self.usage, self.facts, self.pulses, self.orders)
+        self.lanes: tuple[Lane, ...] = (
+            self.usage,
+            self.facts,
+            self.pulses,
+            self.orders,
+            self.samples,
+        )
         self._starting = threading.Lock()
         self._has_started = False
 

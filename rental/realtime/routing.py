@@ -1,10 +1,14 @@
 """
 WebSocket routes of the web process (browsers).
 
-Empty until the console arrives. Each entry must also be classified in
-``tests/api/test_matrix.py``; an unclassified route fails there.
+Each entry must also be classified in ``tests/api/test_matrix.py``; an unclassified route fails
+there.
 """
 
 from typing import Any
 
-websocket_urlpatterns: list[Any] = []
+from django.urls import path
+
+from rental.realtime.live import live
+
+websocket_urlpatterns: list[Any] = [path("ws/t/<slug:tenant>", live, name="live")]

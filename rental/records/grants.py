@@ -32,7 +32,11 @@ SECRET_COLUMNS: Final = frozenset(
     {"password", "digest", "secret", "ciphertext", "env", "command", "spec", "body"}
 )
 
-APP_FUNCTIONS: Final = ("tenants_make_audit_month(date)",)
+APP_FUNCTIONS: Final = (
+    "tenants_make_audit_month(date)",
+    "rental_make_sample_day(date)",
+    "rental_drop_sample_days()",
+)
 
 
 class UnsafeRole(Exception):

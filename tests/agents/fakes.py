@@ -161,7 +161,7 @@ class FakeGpus:
         )
 
     def samples(self, now_ms, in_use):
-        return [Sample(gpu_uuid="GPU-0", allocation=in_use.get("GPU-0", ""))]
+        return [Sample(gpu_uuid=part.gpu_uuid, allocation=alloc) for alloc, part in in_use]
 
     def wipe(self, slices):
         self.wiped += slices

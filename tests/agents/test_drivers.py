@@ -68,16 +68,20 @@ def test_gpus_come_from_the_file_and_samples_move(gpus_file):
     first = facts.gpus[0]
     assert (first.model, first.memory_mib, first.serial) == ("A100", 81_920, "S-0")
     assert first.mig_capable
-    idle, busy = gpus.samples(0, {"GPU-1": "alc_1"})
-    assert (idle.util_percent, idle.allocation, busy.allocation) == (0, "", "alc_1")
-    assert busy != gpus.samples(120_000, {"GPU-1": "alc_1"})[1]
+    in_use = [("alc_1", tenth(1, cell=0)), ("alc_2", tenth(1, cell=1))]
+    idle, first, second = gpus.samples(0, in_use)
+    assert (idle.util_percent, idle.allocation, idle.vram_mib) == (0, "", 0)
+    assert [first.allocation, second.allocation] == ["alc_1", "alc_2"]
+    assert 0 < first.vram_mib < tenth().vram_mib  # a slice's own, not the card's
+    assert first.util_percent != second.util_percent
+    assert first != gpus.samples(120_000, in_use)[1]
 
 
 def test_a_gpu_falls_off_the_bus_by_the_control_file(gpus_file):
     gpus = SimulatedGpus(gpus_file)
     break_(gpus_file, gpu_lost=["GPU-0"])
     assert [g.healthy for g in gpus.facts().gpus] == [False, True]
-    assert [s.gpu_uuid for s in gpus.samples(0, {})] == ["GPU-1"]
+    assert [s.gpu_uuid for s in gpus.samples(0, [])] == ["GPU-1"]
     with pytest.raises(DriverError, match="off the bus"):
         gpus.wipe([tenth()])
     gpus.wipe([tenth(1)])
