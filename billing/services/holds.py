@@ -5,6 +5,7 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
+from billing.core.gate import held_for, least_for
 from billing.errors import InsufficientBalance, TenantInArrears
 from billing.models import Hold, Wallet
 from billing.services.due import unposted_of
@@ -41,14 +42,14 @@ def place_hold(
         raise TenantInArrears(owed)
     unposted = unposted_of([tenant_id]).get(tenant_id, 0)
     left = wallet.posted + wallet.credit_limit - wallet.held - unposted
-    needed = -(-burn_per_hour // 2)
-    if left < needed:
-        raise InsufficientBalance(needed=needed, available=max(0, left))
+    amount = held_for(burn_per_hour, left=left)
+    if amount is None:
+        raise InsufficientBalance(needed=least_for(burn_per_hour), available=max(0, left))
     hold = Hold.objects.create(
         tenant_id=tenant_id,
         instance_id=instance_id,
         burn=burn_per_hour,
-        amount=min(burn_per_hour, max(0, left)),
+        amount=amount,
         placed_at=now,
     )
     wallet.held += hold.amount
