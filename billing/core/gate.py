@@ -2,7 +2,7 @@
 
 
 def least_for(burn: int) -> int:
-    """Return what must be left for a start that burns ``burn`` an hour: half an hour, rounded up."""
+    """Return what must be left for a start of ``burn`` an hour: half of it, rounded up."""
     return -(-burn // 2)
 
 
