@@ -11,6 +11,7 @@ import "./dialog.js";
 import "./keyboard.js";
 import "./palette.js";
 import "./menus.js";
+import "./marks.js";
 import "./selects.js";
 import "./times.js";
 
