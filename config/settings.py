@@ -53,6 +53,7 @@ DEBUG = env_bool("DEBUG", False)
 # Signs sessions and cursors. Unset, each process makes its own, which is enough for commands; the
 # web process refuses to start without one (config/asgi.py).
 SECRET_KEY = env_text("SECRET_KEY", "") or get_random_secret_key()
+SECRET_KEY_IS_SET = bool(env_text("SECRET_KEY", ""))
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", "")
 # True behind a proxy that ends TLS and sets X-Forwarded-Proto: cookies then travel over TLS only.
@@ -105,6 +106,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "config.security.relax_admin",
+    "rental.operate.page.in_billing_time",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -132,6 +134,7 @@ TEMPLATES = [
             if DEBUG
             else [("django.template.loaders.cached.Loader", _LOADERS)],
             "builtins": ["django_cotton.templatetags.cotton"],
+            "libraries": {"tessera": "rental.web.templatetags.tessera"},
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -289,4 +292,32 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 # --- admin
-UNFOLD = {"SITE_TITLE": "Tessera", "SITE_HEADER": "Tessera", "SITE_URL": "/"}
+# Where nodes reach the gateway (https://…); shown in the command that enrols one.
+GATEWAY_URL = env_text("GATEWAY_URL", "")
+UNFOLD = {
+    "SITE_TITLE": "Tessera",
+    "SITE_HEADER": "Tessera",
+    "SITE_SUBHEADER": _("Operator"),
+    "SITE_SYMBOL": "grid_view",
+    "SITE_URL": "/",
+    "SHOW_LANGUAGES": True,
+    "STYLES": ["rental.operate.sidebar.stylesheet"],
+    "SCRIPTS": ["rental.operate.sidebar.script"],
+    "SIDEBAR": {"navigation": "rental.operate.sidebar.navigation", "show_search": True},
+    # The petrol of the console's theme (static/css/src/theme.css).
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97% 0.012 205)",
+            "100": "oklch(94% 0.025 205)",
+            "200": "oklch(88% 0.045 205)",
+            "300": "oklch(82% 0.07 205)",
+            "400": "oklch(78% 0.09 202)",
+            "500": "oklch(72% 0.095 202)",
+            "600": "oklch(44% 0.082 210)",
+            "700": "oklch(39% 0.075 210)",
+            "800": "oklch(33% 0.06 212)",
+            "900": "oklch(28% 0.05 214)",
+            "950": "oklch(21% 0.035 216)",
+        }
+    },
+}

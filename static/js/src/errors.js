@@ -1,5 +1,5 @@
 // What goes wrong on the way is said in words, with the id by which the operator finds it.
-import { showToast } from "./toasts.js";
+import { rememberFailure, showToast } from "./toasts.js";
 import { word } from "./say.js";
 
 const WORD = { 401: "signedOut", 403: "forbidden", 404: "gone", 413: "tooLarge", 429: "tooMany" };
@@ -16,6 +16,7 @@ document.addEventListener("htmx:before:swap", (event) => {
 });
 document.addEventListener("htmx:response:error", ({ detail: { ctx } }) => {
   const { status, headers } = ctx.response;
+  rememberFailure(headers.get("X-Request-Id") ?? "");
   if (!isOurs(status) || ctx.hx?.trigger || ctx.hx?.redirect || isQuiet(ctx)) return;
   const level = status >= 500 ? "bad" : "warn";
   const requestId = status >= 500 ? headers.get("X-Request-Id") ?? "" : "";

@@ -3,7 +3,7 @@
 import { word } from "./say.js";
 
 const STAYS_MS = { ok: 5000, info: 6000, warn: 10000 }; // errors stay until they are closed
-const ICON = { ok: "#icon-ok", info: "#icon-info", warn: "#icon-warn", bad: "#icon-bad" };
+const TONES = ["ok", "info", "warn", "bad"];
 const LEVELS = { success: "ok", error: "bad", warning: "warn", debug: "info" };
 
 function close(card) {
@@ -13,11 +13,11 @@ function close(card) {
 export function showToast({ text, level = "info", request_id: requestId = "" }) {
   const region = document.getElementById("toasts");
   if (!region || !text) return;
-  const tone = LEVELS[level] ?? (level in ICON ? level : "info");
+  const tone = LEVELS[level] ?? (TONES.includes(level) ? level : "info");
   const card = document.getElementById("toast-card").content.firstElementChild.cloneNode(true);
   card.classList.add(`tone-${tone}`);
   card.dataset.level = tone;
-  card.querySelector("use").setAttribute("href", ICON[tone]);
+  for (const icon of card.querySelectorAll("[data-icon]")) icon.hidden = icon.dataset.icon !== tone;
   card.querySelector("[data-text]").textContent = text;
   const note = card.querySelector("[data-note]");
   note.textContent = requestId ? word("requestId", { id: requestId }) : "";
@@ -35,9 +35,18 @@ function keepAWhile(card, stays) {
   card.addEventListener("mouseleave", () => { timer = setTimeout(close, stays, card); });
 }
 
+// A refusal that the server words itself carries no id; the answer's header does.
+let failedId = "";
+export function rememberFailure(requestId) {
+  failedId = requestId;
+}
+
 document.addEventListener("toast", (event) => {
-  const detail = event.detail ?? {};
-  showToast("value" in detail ? { text: detail.value } : detail);
+  for (const one of [event.detail ?? {}].flat()) {
+    const toast = "value" in one ? { text: one.value } : one;
+    showToast(toast.level === "bad" ? { request_id: failedId, ...toast } : toast);
+  }
+  failedId = "";
 });
 for (const message of document.querySelectorAll("template[data-toast]")) {
   showToast({ text: message.dataset.toast, level: message.dataset.level });
