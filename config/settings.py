@@ -130,16 +130,17 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "OPTIONS": {
             # While developing, a changed template shows at the next request.
-            "loaders": _LOADERS
-            if DEBUG
-            else [("django.template.loaders.cached.Loader", _LOADERS)],
+            "loaders": _LOADERS if DEBUG else [("django.template.loaders.cached.Loader", _LOADERS)],
             "builtins": ["django_cotton.templatetags.cotton"],
-            "libraries": {"tessera": "rental.web.templatetags.tessera"},
+            "libraries": {
+                "tessera": "rental.web.templatetags.tessera",
+                "operate": "rental.operate.filters",
+            },
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
     }
 ]

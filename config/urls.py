@@ -11,6 +11,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("rental.web.urls")),
     path("healthz", views.show_health, name="health"),
     path("readyz", views.show_readiness, name="readiness"),
+    path("admin/", include("rental.operate.urls")),  # before the admin's own catch-all
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
 ]

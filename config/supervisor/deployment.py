@@ -91,6 +91,7 @@ class Deployment:
             "SECRET_KEY": self.secrets.secret_key,
             # Servers that are shared with other machines need one key: the operator's.
             "SECRETS_KEY": os.environ.get("SECRETS_KEY") or self.secrets.secrets_key,
+            "GATEWAY_URL": os.environ.get("GATEWAY_URL") or f"http://127.0.0.1:{self.gateway_port}",
         }
 
     def server_env(self, **more: str) -> dict[str, str]:

@@ -1,0 +1,230 @@
+"""The fleet as a map: nodes, their cards, and who holds which cells of them since when."""
+
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from rental.instances.models import Instance
+from scheduler.core.shapes import CELLS
+from scheduler.models import Gpu, GpuHealth, GpuModel, LivenessStatus, Node, Slice, Zone
+
+NODES_ON_A_PAGE: Final = 100
+
+STATES: Final[dict[str, Any]] = {
+    "free": _("With an idle card"),
+    "trouble": _("In trouble"),
+    "cordoned": _("Cordoned"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What the page's address asks for; empty: everything."""
+
+    region: str = ""
+    zone: str = ""
+    model: str = ""  # id of a GPU model
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """
+    Neighbouring cells of a card in one hand, ``width`` of them. Held if ``tenant``; ``label``
+    says who, what and since when, for a pointer and for a screen reader.
+    """
+
+    width: int
+    tenant: str = ""
+    hue: int = 0
+    instance_id: uuid.UUID | None = None
+    instance: str = ""
+    offer: str = ""
+    mode: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A GPU. ``cells``: how many it is cut in; ``taken``: how many are held."""
+
+    gpu: Gpu
+    model: str
+    parts: list[Cell]
+    cells: int
+    taken: int
+
+    @property
+    def is_well(self) -> bool:
+        return bool(self.gpu.health == GpuHealth.HEALTHY)
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeMap:
+    node: Node
+    status: str  # live, suspect, lost, or "" before the first pulse
+    heard_at: datetime | None
+    cards: list[Card] = field(default_factory=list)
+
+    @property
+    def taken(self) -> int:
+        return sum(card.taken for card in self.cards)
+
+    @property
+    def cells(self) -> int:
+        return sum(card.cells for card in self.cards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """A page of the map. The counts are of the nodes shown."""
+
+    nodes: list[NodeMap]
+    models: list[GpuModel]
+    zones: list[Zone]
+    is_cut_off: bool
+
+    @property
+    def regions(self) -> list[str]:
+        return sorted({zone.region_id for zone in self.zones})
+
+    @property
+    def cards(self) -> int:
+        return sum(len(one.cards) for one in self.nodes)
+
+    @property
+    def idle_cards(self) -> int:
+        return sum(1 for one in self.nodes for card in one.cards if card.is_well and not card.taken)
+
+    @property
+    def taken(self) -> int:
+        return sum(one.taken for one in self.nodes)
+
+    @property
+    def cells(self) -> int:
+        return sum(one.cells for one in self.nodes)
+
+
+def load_fleet(filters: Filters, *, after: str = "") -> Fleet:
+    """
+    Return the nodes that the filters leave, by name, from ``after`` on.
+
+    Six queries, whatever the fleet: nodes, cards, slices, instances, models, zones.
+    """
+    nodes = list(_nodes(filters, after=after)[: NODES_ON_A_PAGE + 1])
+    shown = nodes[:NODES_ON_A_PAGE]
+    maps = {node.id: _empty_map(node) for node in shown}
+    gpus = Gpu.objects.filter(node__in=maps).select_related("model").order_by("node_id", "index")
+    if filters.model:
+        gpus = gpus.filter(model_id=filters.model)
+    held = _held(maps)
+    for gpu in gpus:
+        maps[gpu.node_id].cards.append(_card(gpu, held[gpu.id]))
+    return Fleet(
+        nodes=list(maps.values()),
+        models=list(GpuModel.objects.filter(active=True).order_by("name", "memory_mib")),
+        zones=list(Zone.objects.order_by("region_id", "code")),
+        is_cut_off=len(nodes) > NODES_ON_A_PAGE,
+    )
+
+
+def _nodes(filters: Filters, *, after: str) -> "QuerySet[Node]":
+    nodes = Node.objects.select_related("zone", "agent", "liveness").order_by("name")
+    if after:
+        nodes = nodes.filter(name__gt=after)
+    if filters.region:
+        nodes = nodes.filter(zone__region=filters.region)
+    if filters.zone:
+        nodes = nodes.filter(zone=filters.zone)
+    gpus = Gpu.objects.filter(node=OuterRef("pk"))
+    if filters.model:
+        nodes = nodes.filter(Exists(gpus.filter(model=filters.model)))
+    return _in_state(nodes, gpus, filters.state)
+
+
+def _in_state(nodes: "QuerySet[Node]", gpus: "QuerySet[Gpu]", state: str) -> "QuerySet[Node]":
+    well = gpus.filter(health=GpuHealth.HEALTHY)
+    if state == "cordoned":
+        return nodes.filter(cordoned=True)
+    if state == "free":
+        idle = well.exclude(Exists(Slice.objects.filter(gpu=OuterRef("pk"), released_at=None)))
+        return nodes.filter(Exists(idle), cordoned=False, liveness__status=LivenessStatus.LIVE)
+    if state == "trouble":
+        sick = gpus.exclude(health=GpuHealth.HEALTHY)
+        return nodes.filter(~Q(liveness__status=LivenessStatus.LIVE) | Exists(sick))
+    return nodes
+
+
+def _empty_map(node: Node) -> NodeMap:
+    liveness = getattr(node, "liveness", None)
+    return NodeMap(
+        node=node,
+        status=liveness.status if liveness else "",
+        heard_at=liveness.received_at if liveness else None,
+    )
+
+
+def _held(nodes: dict[uuid.UUID, NodeMap]) -> defaultdict[uuid.UUID, list[tuple[int, int, Cell]]]:
+    """Return (from, until, whose) of the cells that are held on the nodes, by GPU."""
+    rows = list(
+        Slice.objects.filter(gpu__node__in=nodes, released_at=None)
+        .order_by("gpu_id")
+        .values_list(
+            "gpu_id",
+            "cells",
+            "mode",
+            "created_at",
+            "tenant_id",
+            "tenant__slug",
+            instance=F("allocation__instance_id"),
+        )
+    )
+    sold = {
+        key: (name, offer)
+        for key, name, offer in Instance.objects.filter(
+            id__in={row[-1] for row in rows}
+        ).values_list("id", "name", "offer_id")
+    }
+    held: defaultdict[uuid.UUID, list[tuple[int, int, Cell]]] = defaultdict(list)
+    for gpu_id, cells, mode, since, tenant_id, slug, instance_id in rows:
+        name, offer = sold.get(instance_id, ("", ""))
+        for begin, end in cells:
+            cell = Cell(
+                width=end - begin,
+                tenant=slug,
+                hue=tenant_id.int % HUES,
+                instance_id=instance_id,
+                instance=name,
+                offer=offer,
+                mode=mode,
+                since=since,
+            )
+            held[gpu_id].append((begin, end, cell))
+    return held
+
+
+HUES: Final = 6  # colours that tell neighbours apart; the text says who it is
+
+
+def _card(gpu: Gpu, held: list[tuple[int, int, Cell]]) -> Card:
+    parts: list[Cell] = []
+    place = 0
+    for begin, end, cell in sorted(held, key=lambda part: part[0]):
+        if begin > place:
+            parts.append(Cell(width=begin - place))
+        parts.append(cell)
+        place = end
+    if place < CELLS:
+        parts.append(Cell(width=CELLS - place))
+    return Card(
+        gpu=gpu,
+        model=str(gpu.model),
+        parts=parts,
+        cells=CELLS,
+        taken=sum(end - begin for begin, end, _cell in held),
+    )

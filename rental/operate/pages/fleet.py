@@ -1,0 +1,67 @@
+"""Fleet: the map, and the switches of a node."""
+
+import uuid
+from typing import Any, Final
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext_lazy as _
+
+from rental.operate.fleet import NODES_ON_A_PAGE, STATES, Filters, load_fleet
+from rental.operate.page import CHANGE, may, show, staff_page
+from rental.records.clock import database_now
+from rental.tenants.admin import staff_actor
+from scheduler.errors import UnknownNode
+from scheduler.services import hardware
+
+READ, WRITE = "scheduler:read", "scheduler:write"
+
+SWITCHES: Final[dict[str, tuple[Any, Any]]] = {
+    "cordon": (hardware.cordon, _("%(node)s is cordoned: nothing more is placed there.")),
+    "uncordon": (hardware.uncordon, _("%(node)s takes instances again.")),
+    "drain": (
+        hardware.drain,
+        _("%(node)s is cordoned and marked to be drained. What runs there stays until it ends."),
+    ),
+}
+
+
+@staff_page(READ)
+def fleet(request: HttpRequest) -> HttpResponse:
+    asked = {name: request.GET.get(name, "") for name in ("region", "zone", "model", "state")}
+    asked["model"] = _uuid_or_nothing(asked["model"])
+    filters = Filters(**asked)
+    found = load_fleet(filters, after=request.GET.get("after", ""))
+    return show(
+        request,
+        "fleet.html",
+        title=_("Fleet"),
+        fleet=found,
+        filters=filters,
+        is_filtered=any(asked.values()),
+        states=STATES,
+        page_size=NODES_ON_A_PAGE,
+        may_write=may(request, WRITE),
+        now=database_now(),
+    )
+
+
+def _uuid_or_nothing(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return ""
+
+
+@staff_page(WRITE, CHANGE)
+def change_node(request: HttpRequest, node_id: uuid.UUID, verb: str) -> HttpResponse:
+    if verb not in SWITCHES:
+        raise Http404
+    change, words = SWITCHES[verb]
+    try:
+        change(node_id=node_id, actor=staff_actor(request), now=database_now())
+    except UnknownNode:
+        raise Http404 from None
+    messages.success(request, words % {"node": request.POST.get("name", "")[:64]})
+    return redirect("operate:fleet")
