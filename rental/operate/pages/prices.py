@@ -12,7 +12,8 @@ from django.utils.translation import gettext_lazy as _
 
 from billing.errors import PriceNotAllowed
 from billing.services.prices import ANNOUNCED_AHEAD, publish_price
-from rental.catalog.models import Offer
+from rental.catalog.models import Market, Offer
+from rental.catalog.services import price_key
 from rental.operate.forms import PriceForm
 from rental.operate.page import FORM, may, show, staff_page
 from rental.operate.prices import Priced, list_prices, reach_of
@@ -58,17 +59,15 @@ def publish(request: HttpRequest, offer: str, market: str) -> HttpResponse:
     if market not in row.markets:
         raise Http404
     now = database_now()
-    (priced,) = (
-        one for one in list_prices(now=now) if one.offer.pk == offer and one.market == market
-    )
+    (priced,) = (one for one in list_prices(now=now) if one.key == price_key(row, market))
     form = PriceForm(request.POST or None)
     new = None
     if request.method == "POST" and form.is_valid():
         new = _new_price(form, priced, now=now)
         _check(form, priced, new, now=now)
-        if not form.errors and request.POST.get("step") == "publish":
-            if _published(request, form, priced, new, now=now):
-                return redirect("operate:prices")
+        is_sure = not form.errors and request.POST.get("step") == "publish"
+        if is_sure and _published(request, form, priced, new, now=now):
+            return redirect("operate:prices")
     return show(
         request,
         "publish_price.html",
@@ -105,13 +104,17 @@ def _check(form: PriceForm, priced: Priced, new: NewPrice, *, now: datetime) -> 
             _("Another price is announced from %(time)s on: a new one can only follow it.")
             % {"time": _moment(priced.next.during.lower)},
         )
-    elif new.change is not None and new.change > 0 and priced.market != "spot":
-        if new.begins_at < now + ANNOUNCED_AHEAD:
-            form.add_error(
-                "effective_at",
-                _("A rise is announced at least 24 hours ahead: %(time)s or later.")
-                % {"time": _moment(now + ANNOUNCED_AHEAD)},
-            )
+    elif _is_rise(new, priced) and new.begins_at < now + ANNOUNCED_AHEAD:
+        form.add_error(
+            "effective_at",
+            _("A rise is announced at least 24 hours ahead: %(time)s or later.")
+            % {"time": _moment(now + ANNOUNCED_AHEAD)},
+        )
+
+
+def _is_rise(new: NewPrice, priced: Priced) -> bool:
+    """Spot prices move with load; their rises are not announced."""
+    return new.change is not None and new.change > 0 and priced.market != Market.SPOT
 
 
 def _moment(at: datetime) -> str:

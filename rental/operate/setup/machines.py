@@ -1,0 +1,85 @@
+"""Machines: a gateway, a live node, healthy cards, workers."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Count, Q
+from django.urls import reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from rental.operate.setup.steps import State, Step, moment, when
+from rental.records.models import PeriodicRun
+from scheduler.models import Gpu, GpuHealth, LivenessStatus, Node
+from scheduler.services.liveness import listening_since
+
+# Settle runs once an hour; a worker that missed one is not working.
+SETTLES_EVERY: Final = timedelta(minutes=75)
+
+
+def check_machines(*, now: datetime) -> Iterator[Step]:
+    listening = listening_since(now=now)
+    yield Step(
+        key="gateway",
+        title=_("The gateway listens"),
+        state=when(listening),
+        says=_("Listening without a break since %(time)s.") % {"time": moment(listening)}
+        if listening
+        else _("No gateway has written that it listens."),
+        why=_("Nodes dial the gateway. Without it none is heard, and nothing can be placed."),
+        command="" if listening else "manage.py up",
+    )
+    nodes = Node.objects.aggregate(
+        known=Count("pk"), live=Count("pk", filter=Q(liveness__status=LivenessStatus.LIVE))
+    )
+    yield Step(
+        key="node",
+        title=_("A node is enrolled and live"),
+        state=when(nodes["live"]),
+        says=gettext("%(live)s of %(known)s enrolled nodes are live.") % nodes
+        if nodes["known"]
+        else _("No node is enrolled."),
+        why=_("A node brings the GPUs. One command on the machine enrols it with a token."),
+        url=reverse("operate:fleet") if nodes["known"] else "",
+        label=_("Fleet"),
+        enrols=True,
+    )
+    yield _gpus()
+    yield _background(now=now)
+
+
+def _gpus() -> Step:
+    found = Gpu.objects.aggregate(
+        well=Count("pk", filter=Q(health=GpuHealth.HEALTHY)),
+        sick=Count("pk", filter=~Q(health=GpuHealth.HEALTHY)),
+        models=Count("model", distinct=True),
+    )
+    says: Any = _("No node has reported a GPU.")
+    if found["well"] or found["sick"]:
+        says = gettext("%(well)s healthy GPUs of %(models)s models; %(sick)s with a fault.") % found
+    return Step(
+        key="gpus",
+        title=_("GPUs are reported"),
+        state=when(found["well"]) if not found["sick"] else State.ADVISED,
+        says=says,
+        why=_("Only a healthy GPU is sold. A fault shows on the fleet page with its reason."),
+        url=reverse("operate:fleet") + ("?state=trouble" if found["sick"] else ""),
+        label=_("Fleet"),
+    )
+
+
+def _background(*, now: datetime) -> Step:
+    last = PeriodicRun.objects.order_by("-taken_at").values_list("taken_at", flat=True).first()
+    is_fresh = last is not None and now - last < SETTLES_EVERY
+    return Step(
+        key="worker",
+        title=_("Work in the background is done"),
+        state=when(is_fresh, State.ADVISED),
+        says=_("Last settled at %(time)s.") % {"time": moment(last)}
+        if last
+        else _("Nothing was settled yet: that happens 7 minutes after each full hour."),
+        why=_(
+            "Workers place, stop, charge and warn. Without them orders wait and nothing is charged."
+        ),
+    )
