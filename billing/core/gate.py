@@ -20,3 +20,8 @@ def held_for_several(burn: int, *, count: int, left: int) -> int | None:
             return None
         total += held
     return total
+
+
+def least_for_several(burn: int, *, count: int) -> int:
+    """Return what must be left for ``count`` equal starts: an hour of each but the last."""
+    return burn * (count - 1) + least_for(burn) if count else 0

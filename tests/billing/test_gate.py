@@ -2,7 +2,12 @@
 
 import pytest
 
-from billing.core.gate import held_for, held_for_several, least_for
+from billing.core.gate import (
+    held_for,
+    held_for_several,
+    least_for,
+    least_for_several,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,3 +32,5 @@ def test_several_are_held_one_after_another():
     assert held_for_several(100, count=3, left=300) == 300
     assert held_for_several(100, count=3, left=250) == 250  # the last has half an hour
     assert held_for_several(100, count=3, left=249) is None
+    assert least_for_several(100, count=3) == 250
+    assert least_for_several(3, count=1) == least_for(3) == 2
