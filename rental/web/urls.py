@@ -1,11 +1,10 @@
 """Routes of the pages."""
 
-from django.urls import path
-from django.views.i18n import set_language
-
-from rental.web import views
+from django.urls import include, path
 
 urlpatterns = [
-    path("", views.landing, name="landing"),
-    path("language", set_language, name="set_language"),
+    path("", include("rental.web.pages.front_urls")),
+    path("t/<slug:tenant>/", include("rental.web.pages.instances.urls")),
+    path("", include("rental.web.pages.live")),
+    path("", include("rental.web.pages.people_urls")),
 ]
