@@ -14,6 +14,8 @@ import "./menus.js";
 import "./marks.js";
 import "./selects.js";
 import "./times.js";
+import "./live.js";
+import "./charts.js";
 
 window.Alpine = Alpine;
 Alpine.start();
