@@ -37,7 +37,7 @@ function axes(unit, zone, minutesOf) {
 
 function topOf(figure, data) {
   if (figure.top) return figure.top;
-  const total = Number(data.vramMib) / 1024;
+  const total = Number(data.vramMib) * Number(data.slices) / 1024;
   return figure.name === "vram" && total > 0 ? total : 0;
 }
 
