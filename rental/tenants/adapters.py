@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from rental.tenants.contacts import parse_contact, parse_phone
 from rental.tenants.errors import MalformedContact
 from rental.tenants.models import User
+from rental.tenants.services.sessions import end_other_sessions
 
 
 class AnyPhoneField(PhoneField):  # type: ignore[misc]  # allauth is untyped
@@ -86,6 +87,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         except MalformedContact:
             typed = typed.strip().lower()
         return f"login:{typed}"
+
+    def set_password(self, user: User, password: str) -> None:
+        """Other browsers fall out at once, and their sockets with them."""
+        super().set_password(user, password)
+        end_other_sessions(user, keep=self.request.session.session_key)
 
     def reauthenticate(self, user: User, password: str) -> bool:
         """Allauth looks for a confirmed EmailAddress row; our users have none."""

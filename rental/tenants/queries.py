@@ -4,7 +4,9 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from rental.tenants.models import Invitation, Membership, Project, User
+from django.utils.functional import Promise
+
+from rental.tenants.models import Invitation, Membership, Project, Role, User
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,10 @@ class Place:
     name: str
     role: str
     status: str
+
+    @property
+    def label(self) -> str | Promise:
+        return Role(self.role).label
 
 
 def tenants_of(user: User) -> list[Place]:

@@ -7,7 +7,7 @@ from django.urls import register_converter
 from rental.records import ids
 
 # Converter -> prefix: `<ins:instance_id>`.
-KINDS = ("ins", "key", "ssh", "sec", "prj", "usr", "op")
+KINDS = ("ins", "key", "ssh", "sec", "prj", "usr", "op", "inv")
 
 
 class _Id:

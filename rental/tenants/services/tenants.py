@@ -67,18 +67,26 @@ def create_tenant(
 def slug_of(name: str, *, otherwise: str) -> str:
     """
     Return what the ASCII letters and digits of ``name`` make, at most 30; ``otherwise`` and four
-    random characters where that is too little (a Chinese name, one letter).
+    random characters where that is too little to know it by (a Chinese name, a number).
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:30].strip("-")
-    return slug if len(slug) >= 3 else _with_tail(otherwise)
+    return slug if len(re.sub(r"[^a-z]", "", slug)) >= 2 else _with_tail(otherwise)
 
 
 def create_tenant_named(
-    *, name: str, owner: User, now: datetime, project_name: str = "Default"
+    *,
+    name: str,
+    owner: User,
+    now: datetime,
+    slug_from: str | None = None,
+    project_name: str = "Default",
 ) -> Tenant:
-    """Open a tenant under a slug made from its name; a taken one gets a tail."""
-    slug = slug_of(name, otherwise="t")
+    """
+    Open a tenant under a slug made from ``slug_from``, or else from its name; a taken one gets a
+    tail.
+    """
+    slug = slug_of(name if slug_from is None else slug_from, otherwise="t")
     for candidate in (slug, *(_with_tail(slug) for _ in range(5))):
         try:
             return create_tenant(

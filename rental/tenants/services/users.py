@@ -20,6 +20,7 @@ def create_user(
     name: str = "",
     language: str = "zh-hans",
     password: str | None = None,
+    password_hash: str | None = None,
     is_staff: bool = False,
     is_superuser: bool = False,
     is_verified: bool = False,
@@ -30,6 +31,7 @@ def create_user(
     Make a user. Without a password he cannot log in until one is set; without an ``actor`` he
     did it himself.
 
+    :param password_hash: what ``make_password`` made of one that was typed earlier
     :param is_verified: a code has proved that he reads what is sent to his contact
 
     :raises ValueError: if there is neither an e-mail address nor a phone number
@@ -48,6 +50,9 @@ def create_user(
             email_verified_at=now if email and is_verified else None,
             phone_verified_at=now if phone and is_verified else None,
         )
+    if password_hash is not None:
+        user.password = password_hash
+        user.save(update_fields=["password"])
     record_event(
         tenant_id=None,
         actor=actor or himself(user),

@@ -6,6 +6,7 @@ import "./toasts.js";
 import "./errors.js";
 import "./progress.js";
 import "./pending.js";
+import "./reveal.js";
 import "./copy.js";
 import "./dialog.js";
 import "./keyboard.js";

@@ -1,0 +1,1 @@
+"""Forms: what a page takes, checked before it reaches the domain."""
