@@ -33,6 +33,7 @@ CODES: dict[str, str | Promise] = {
     "protected": _("The instance is protected"),
     "in_use": _("Something still uses it"),
     "uniqueness_error": _("This already exists"),
+    "last_owner": _("A tenant keeps an owner"),
     "idempotency_in_progress": _("The first request with this key is still running"),
     "precondition_failed": _("The resource has changed since it was read"),
     "content_too_large": _("The request is too large"),
@@ -90,6 +91,34 @@ ANSWERS: dict[type[Exception], Row] = {
     tenants.UnknownSshKey: Row(404, "not_found"),
     tenants.NotAMember: Row(403, "forbidden"),
     # --- catalogue
+    tenants.UnknownMember: Row(404, "not_found"),
+    tenants.AlreadyAMember: Row(
+        409, "uniqueness_error", "contact", _("This person is a member already.")
+    ),
+    tenants.LastOwner: Row(
+        409, "last_owner", None, _("A tenant keeps an owner. Make somebody else one first.")
+    ),
+    tenants.OnlyAnOwner: Row(
+        403, "forbidden", None, _("Who is an owner, only an owner decides.")
+    ),
+    tenants.MalformedContact: Row(
+        422,
+        "invalid_request",
+        "contact",
+        _("Neither an e-mail address nor a mobile phone number."),
+    ),
+    tenants.TooManyCodes: Row(
+        429, "rate_limit_exceeded", None, _("Too many codes. Try again in an hour.")
+    ),
+    tenants.UnknownInvitation: Row(404, "not_found"),
+    tenants.SlugTaken: Row(409, "uniqueness_error", "slug", _("This short name is taken.")),
+    tenants.MalformedSlug: Row(
+        422, "invalid_request", "slug", _("Use a–z, 0–9 and inner hyphens, at most 40.")
+    ),
+    tenants.UnknownProject: Row(404, "not_found"),
+    tenants.UnknownTimeZone: Row(
+        422, "invalid_request", "time_zone", _("There is no such time zone.")
+    ),
     catalog.UnknownOffer: Row(422, "unknown_offer", "offer"),
     catalog.UnknownImage: Row(422, "unknown_image", "image"),
     catalog.MarketNotOffered: Row(422, "market_not_offered", "market"),
