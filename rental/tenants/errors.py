@@ -25,6 +25,10 @@ class NotAMember(TenantsError):
     """The user does not belong to the tenant."""
 
 
+class UnknownMember(NotAMember):
+    """Somebody was to be changed or removed who is no member."""
+
+
 class AlreadyAMember(TenantsError):
     """The user belongs to the tenant; change the role instead."""
 

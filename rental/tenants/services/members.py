@@ -6,7 +6,7 @@ from django.db import transaction
 
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
-from rental.tenants.errors import AlreadyAMember, LastOwner, NotAMember, OnlyAnOwner
+from rental.tenants.errors import AlreadyAMember, LastOwner, OnlyAnOwner, UnknownMember
 from rental.tenants.models import ApiKey, Membership, Role, SshKey, Tenant, User
 from rental.tenants.services._rows import refused_as
 
@@ -43,7 +43,7 @@ def change_member_role(
     Give a member another role. His keys shrink with it from their next request on.
 
     :param by: the role of who asks; None where the operator does
-    :raises NotAMember: if the user does not belong to the tenant
+    :raises UnknownMember: if the user does not belong to the tenant
     :raises OnlyAnOwner: if ``by`` is none and an owner would come or go
     :raises LastOwner: if the tenant would be without an owner
     """
@@ -73,7 +73,7 @@ def remove_member(
     Let a member go, and with him the API and SSH keys that he had in this tenant.
 
     :param by: the role of who asks; None where the operator does, or the member himself
-    :raises NotAMember: if the user does not belong to the tenant
+    :raises UnknownMember: if the user does not belong to the tenant
     :raises OnlyAnOwner: if ``by`` is none and an owner would go
     :raises LastOwner: if the tenant would be without an owner
     """
@@ -117,7 +117,7 @@ def _locked(tenant: Tenant, user: User, *, keeps_owner: bool) -> Membership:
     owners = {row.user_id for row in rows.filter(role=Role.OWNER)}
     member = rows.filter(user=user).first()
     if member is None:
-        raise NotAMember(str(user))
+        raise UnknownMember(str(user))
     if not keeps_owner and owners == {user.pk}:
         raise LastOwner(str(user))
     return member
