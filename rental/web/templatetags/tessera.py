@@ -11,6 +11,7 @@ from typing import Any
 
 from django import template
 from django.conf import settings
+from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
@@ -161,6 +162,42 @@ def html_lang(code: str) -> str:
     return "zh-Hans" if code == "zh-hans" else code
 
 
+# --- forms
+
+_CSS = {
+    "checkbox": "checkbox",
+    "radio": "radio",
+    "select": "select",
+    "selectmultiple": "select h-auto",
+    "textarea": "textarea",
+    "file": "file-input",
+}
+
+
+@register.filter
+def field_kind(field: BoundField) -> str:
+    """check (label beside the box), choices (a group of radios or boxes) or line."""
+    widget = field.field.widget
+    if isinstance(widget, CheckboxInput):
+        return "check"
+    return "choices" if isinstance(widget, RadioSelect | CheckboxSelectMultiple) else "line"
+
+
+@register.filter
+def styled(field: BoundField) -> SafeString:
+    """The input of a field with our class, and tied to its help and error for screen readers."""
+    classes = field.field.widget.attrs.get("class", "")
+    css = _CSS.get(field.widget_type, "input")
+    extra = {"class": f"{css} {classes}".strip()}
+    told = [f"{field.name}-help"] if field.help_text else []
+    if field.errors:
+        extra["aria-invalid"] = "true"
+        told.append(f"{field.name}-error")
+    if told:
+        extra["aria-describedby"] = " ".join(told)
+    return field.as_widget(attrs=extra)
+
+
 # --- parts
 
 
@@ -174,6 +211,12 @@ def icon(name: str, css: str = "size-4") -> SafeString:
 def new_once() -> str:
     """What the hidden field ``once`` of a form that acts carries (rental/web/once.py)."""
     return once.new_key()
+
+
+@register.simple_tag
+def signup_is_open() -> bool:
+    """{% signup_is_open as is_open %}: may anybody open a tenant by himself?"""
+    return bool(getattr(settings, "SIGNUP_ENABLED", False))
 
 
 @register.simple_tag(takes_context=True)

@@ -1,4 +1,4 @@
-"""The landing page."""
+"""The first page."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -6,6 +6,6 @@ from django.views.decorators.http import require_safe
 
 
 @require_safe
-def landing(request: HttpRequest) -> HttpResponse:
-    """Say what this is; link to the API's page, the admin and the login."""
+def show_landing(request: HttpRequest) -> HttpResponse:
+    """Say what this is, and where prices, sign-up, console and API are."""
     return render(request, "web/landing.html")
