@@ -1,11 +1,17 @@
 """What the templates of the operator's pages write numbers with."""
 
+from datetime import datetime
 from fractions import Fraction
 
 from django import template
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext
 
 from rental.operate import words
-from rental.records.ids import to_text
+from rental.operate.fleet import Card, Cell
 
 register = template.Library()
 
@@ -32,6 +38,65 @@ def percent_of(part: Fraction | int, whole: Fraction | int) -> str:
     return words.percent(part, whole)
 
 
+@register.simple_tag
+def tiles_of() -> "Tiles":
+    """The writer of a fleet's cells; one for a page."""
+    return Tiles()
+
+
 @register.filter
-def ins(instance_id: object) -> str:
-    return to_text("ins", instance_id)  # type: ignore[arg-type]
+def tiles(card: Card, writer: "Tiles") -> SafeString:
+    return writer.write(card)
+
+
+@register.filter
+def page_of_gpu(card: Card, writer: "Tiles") -> str:
+    head, tail = writer.gpu
+    return f"{head}{card.gpu.pk}{tail}"
+
+
+class Tiles:
+    """
+    Writes the cells of cards as HTML: a link for each part that is held, a hatched gap between.
+
+    Not a template: 40 nodes have 3,200 cells, and ``{% url %}`` alone takes a second for them.
+    """
+
+    def __init__(self) -> None:
+        self.instance = _around("admin:rental_instance_change")
+        self.gpu = _around("admin:scheduler_gpu_change")
+        self.free, self.since = escape(gettext("free")), escape(gettext("since"))
+        self.moments: dict[datetime | None, str] = {}
+        self.texts: dict[str, str] = {}  # tenants and offers come again and again
+
+    def write(self, card: Card) -> SafeString:
+        # Every text of a row is escaped; the rest are numbers and a UUID.
+        return mark_safe("".join(map(self._cell, card.parts)))
+
+    def _cell(self, cell: Cell) -> str:
+        if not cell.tenant:
+            word = self.free if cell.width > 2 else ""
+            return f'<span class="op-cell free w{cell.width}">{word}</span>'
+        tenant, offer = self._escape(cell.tenant), self._escape(cell.offer)
+        facts = f"{tenant} · {offer} · {escape(cell.instance)}"
+        head, tail = self.instance
+        return (
+            f'<a class="op-cell w{cell.width} h{cell.hue}" href="{head}{cell.instance_id}{tail}"'
+            f' title="{facts} · {self.since} {self._moment(cell.since)}">{tenant}</a>'
+        )
+
+    def _escape(self, text: str) -> str:
+        if text not in self.texts:
+            self.texts[text] = escape(text)
+        return self.texts[text]
+
+    def _moment(self, at: datetime | None) -> str:
+        if at not in self.moments:
+            self.moments[at] = f"{timezone.localtime(at):%Y-%m-%d %H:%M}"
+        return self.moments[at]
+
+
+def _around(name: str) -> list[str]:
+    """Return what stands before and after the id in the address of a page."""
+    nobody = "00000000-0000-0000-0000-000000000000"
+    return reverse(name, args=[nobody]).split(nobody)

@@ -2,14 +2,15 @@
 
 import uuid
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db import connection
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from rental.instances.models import Instance
 from scheduler.core.shapes import CELLS
 from scheduler.models import Gpu, GpuHealth, GpuModel, LivenessStatus, Node, Slice, Zone
 
@@ -35,8 +36,7 @@ class Filters:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """
-    Neighbouring cells of a card in one hand, ``width`` of them. Held if ``tenant``; ``label``
-    says who, what and since when, for a pointer and for a screen reader.
+    Neighbouring cells of a card in one hand, ``width`` of them; free where ``tenant`` is empty.
     """
 
     width: int
@@ -45,7 +45,6 @@ class Cell:
     instance_id: uuid.UUID | None = None
     instance: str = ""
     offer: str = ""
-    mode: str = ""
     since: datetime | None = None
 
 
@@ -114,7 +113,7 @@ def load_fleet(filters: Filters, *, after: str = "") -> Fleet:
     """
     Return the nodes that the filters leave, by name, from ``after`` on.
 
-    Six queries, whatever the fleet: nodes, cards, slices, instances, models, zones.
+    Five queries, whatever the fleet: nodes, cards, slices, models, zones.
     """
     nodes = list(_nodes(filters, after=after)[: NODES_ON_A_PAGE + 1])
     shown = nodes[:NODES_ON_A_PAGE]
@@ -169,42 +168,39 @@ def _empty_map(node: Node) -> NodeMap:
     )
 
 
-def _held(nodes: dict[uuid.UUID, NodeMap]) -> defaultdict[uuid.UUID, list[tuple[int, int, Cell]]]:
-    """Return (from, until, whose) of the cells that are held on the nodes, by GPU."""
-    rows = list(
-        Slice.objects.filter(gpu__node__in=nodes, released_at=None)
-        .order_by("gpu_id")
-        .values_list(
-            "gpu_id",
-            "cells",
-            "mode",
-            "created_at",
-            "tenant_id",
-            "tenant__slug",
-            instance=F("allocation__instance_id"),
-        )
-    )
-    sold = {
-        key: (name, offer)
-        for key, name, offer in Instance.objects.filter(
-            id__in={row[-1] for row in rows}
-        ).values_list("id", "name", "offer_id")
-    }
+def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, int, Cell]]]:
+    """
+    Return (from, until, whose) of the cells that are held on the nodes, by GPU.
+
+    In SQL, since 3,200 cells would be as many model instances, and as many ids in an IN.
+    """
     held: defaultdict[uuid.UUID, list[tuple[int, int, Cell]]] = defaultdict(list)
-    for gpu_id, cells, mode, since, tenant_id, slug, instance_id in rows:
-        name, offer = sold.get(instance_id, ("", ""))
-        for begin, end in cells:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT s.gpu_id, lower(part), upper(part), t.slug, s.tenant_id, a.instance_id,
+                   COALESCE(i.name, ''), COALESCE(i.offer_id, ''), s.created_at
+            FROM scheduler_slice s
+            CROSS JOIN LATERAL unnest(s.cells) AS part
+            JOIN scheduler_gpu g ON g.id = s.gpu_id
+            JOIN scheduler_allocation a ON a.id = s.allocation_id
+            JOIN tenants_tenant t ON t.id = s.tenant_id
+            LEFT JOIN rental_instance i ON i.id = a.instance_id
+            WHERE s.released_at IS NULL AND g.node_id = ANY(%s)
+            """,
+            [list(nodes)],
+        )
+        for gpu, begin, end, slug, tenant, instance, name, offer, since in cursor:
             cell = Cell(
                 width=end - begin,
                 tenant=slug,
-                hue=tenant_id.int % HUES,
-                instance_id=instance_id,
+                hue=tenant.int % HUES,
+                instance_id=instance,
                 instance=name,
                 offer=offer,
-                mode=mode,
                 since=since,
             )
-            held[gpu_id].append((begin, end, cell))
+            held[gpu].append((begin, end, cell))
     return held
 
 
