@@ -79,7 +79,9 @@ class AllocationSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     How one instance is run. Written by rental.instances; the scheduler forwards it unread.
 
     ``grace_s``: between SIGTERM and SIGKILL. ``start_timeout_s``: from the start to readiness.
-    Agents of this version take ``exit_policy`` "restart" for "stop".
+    Agents of this version take ``exit_policy`` "restart" for "stop". ``password_digest``: what
+    crypt(3) makes of the password that opens the instance beside its keys ($7$, scrypt); "" for
+    none. It changes live, as the keys do; an agent that does not know it admits keys alone.
     """
 
     instance: str
@@ -92,6 +94,7 @@ class AllocationSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     ports: list[Port] = []
     mounts: list[Mount] = []
     ssh_keys: list[str] = []
+    password_digest: str = ""
     cpu_milli: int = 0
     ram_mib: int = 0
     disk_mib: int = 0

@@ -31,9 +31,10 @@ CODES: dict[str, str | Promise] = {
     "illegal_transition": _("The instance cannot do this in its state"),
     "locked": _("The instance is locked"),
     "protected": _("The instance is protected"),
+    "password_login_off": _("Password log-in is off"),
     "in_use": _("Something still uses it"),
-    "uniqueness_error": _("This already exists"),
     "last_owner": _("A tenant keeps an owner"),
+    "uniqueness_error": _("This already exists"),
     "idempotency_in_progress": _("The first request with this key is still running"),
     "precondition_failed": _("The resource has changed since it was read"),
     "content_too_large": _("The request is too large"),
@@ -90,7 +91,6 @@ ANSWERS: dict[type[Exception], Row] = {
     tenants.SshKeyExists: Row(409, "uniqueness_error", "public_key"),
     tenants.UnknownSshKey: Row(404, "not_found"),
     tenants.NotAMember: Row(403, "forbidden"),
-    # --- catalogue
     tenants.UnknownMember: Row(404, "not_found"),
     tenants.AlreadyAMember: Row(
         409, "uniqueness_error", "contact", _("This person is a member already.")
@@ -119,6 +119,7 @@ ANSWERS: dict[type[Exception], Row] = {
     tenants.UnknownTimeZone: Row(
         422, "invalid_request", "time_zone", _("There is no such time zone.")
     ),
+    # --- catalogue
     catalog.UnknownOffer: Row(422, "unknown_offer", "offer"),
     catalog.UnknownImage: Row(422, "unknown_image", "image"),
     catalog.MarketNotOffered: Row(422, "market_not_offered", "market"),
@@ -145,6 +146,10 @@ ANSWERS: dict[type[Exception], Row] = {
     instances.SecretNotFound: Row(404, "not_found"),
     instances.SecretInUse: Row(409, "in_use"),
     instances.SecretsNotSetUp: Row(503, "unavailable"),
+    instances.SecretUnreadable: Row(
+        503, "unavailable", None, _("It cannot be read here; the operator has to look.")
+    ),
+    instances.PasswordLoginOff: Row(409, "password_login_off"),
     instances.GenerationMismatch: Row(412, "precondition_failed"),
     instances.NotPossibleNow: Row(409, "illegal_transition"),
     instances.IllegalTransition: Row(409, "illegal_transition"),

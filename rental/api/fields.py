@@ -97,6 +97,15 @@ class Whole(serializers.IntegerField):
         return data
 
 
+class Flag(serializers.BooleanField):
+    """true or false; "true" and 1 are not taken for them in a body."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if type(data) is not bool:
+            self.fail("invalid", input=data)
+        return data
+
+
 class Prefixed(serializers.Field[uuid.UUID, str, str, Any]):
     """An id: a UUID inside, ``prefix_<26 characters>`` outside."""
 

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.types import OpenApiTypes
@@ -12,6 +12,7 @@ from rest_framework import serializers
 from rental.api.contract import Contract, TenantView, operation
 from rental.api.errors import FieldError, Problem
 from rental.api.fields import (
+    Flag,
     Input,
     Instant,
     Money,
@@ -27,13 +28,15 @@ from rental.catalog.models import Market
 from rental.catalog.services import MOST_INSTANCES
 from rental.instances import services
 from rental.instances.models import Instance, Operation
-from rental.instances.queries import with_facts
+from rental.instances.orders import LONGEST_TIMER, MOST_SSH_KEYS, SHORTEST_DURATION_S
+from rental.instances.queries import matching, with_actions, with_facts
 from rental.instances.secrets import MOST_NAMED
 from rental.instances.states import InstanceState
 from rental.records.paging import Page
 
 MOST_WORDS = 64  # of a command, and variables of an environment
 MOST_LETTERS = 8192  # of each of them
+LONGEST_DURATION_S = int(LONGEST_TIMER.total_seconds())
 
 
 class InstanceInput(Input):
@@ -45,7 +48,9 @@ class InstanceInput(Input):
     count = Whole(min_value=1, max_value=MOST_INSTANCES, default=1)
     name = Text(max_length=64, required=False, allow_null=True, default=None)
     project_id = Prefixed("prj", required=False, allow_null=True, default=None)
-    ssh_key_ids = serializers.ListField(child=Prefixed("ssh"), max_length=50, default=list)
+    ssh_key_ids = serializers.ListField(
+        child=Prefixed("ssh"), max_length=MOST_SSH_KEYS, default=list
+    )
     command = serializers.ListField(
         child=Text(max_length=MOST_LETTERS, allow_blank=True, trim_whitespace=False),
         max_length=MOST_WORDS,
@@ -61,6 +66,21 @@ class InstanceInput(Input):
         max_length=MOST_NAMED,
         default=list,
         help_text="Names of secrets; each becomes the variable of its name. Needs `secrets:read`.",
+    )
+    password_login = Flag(
+        default=False,
+        help_text="Let whoever knows its password in, beside the SSH keys; see POST password.",
+    )
+    auto_stop_at = Instant(
+        required=False, allow_null=True, default=None, help_text="Stop then, whatever it does."
+    )
+    max_duration_s = Whole(
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=SHORTEST_DURATION_S,
+        max_value=LONGEST_DURATION_S,
+        help_text="Stop so many seconds after it became ready.",
     )
     quote_id = Prefixed("quo", required=False, allow_null=True, default=None)
     max_hourly_price = Money(
@@ -81,8 +101,25 @@ class InstanceInput(Input):
         return value
 
 
-class InstanceRename(Input):
-    name = Text(max_length=64)
+class InstanceChange(Input):
+    """What is to be different; what is left out stays. Null takes a timer off."""
+
+    name = Text(max_length=64, required=False)
+    protected = Flag(required=False, help_text="Refuse every release until this is false.")
+    ssh_key_ids = serializers.ListField(
+        child=Prefixed("ssh"), max_length=MOST_SSH_KEYS, required=False
+    )
+    password_login = Flag(required=False)
+    auto_stop_at = Instant(
+        required=False, allow_null=True, help_text="Of this session: a start begins without it."
+    )
+    max_duration_s = Whole(
+        required=False,
+        allow_null=True,
+        min_value=SHORTEST_DURATION_S,
+        max_value=LONGEST_DURATION_S,
+        help_text="Of this session, from when it became ready.",
+    )
 
 
 class EndpointOutput(Output):
@@ -148,6 +185,20 @@ class InstanceOutput(Output):
     env = serializers.DictField(child=serializers.CharField())
     secrets = serializers.ListField(child=serializers.CharField(), help_text="Names only.")
     ssh_key_ids = serializers.ListField(child=Prefixed("ssh"))
+    password_login = serializers.BooleanField()
+    auto_stop_at = Instant(allow_null=True, help_text="It is stopped then.")
+    max_duration_s = serializers.IntegerField(
+        allow_null=True, help_text="It is stopped so long after `session` became ready."
+    )
+    actions = serializers.ListField(
+        child=serializers.CharField(),
+        source="shown_actions",
+        help_text=(
+            "What this key may ask of it in its present state: stop, start, restart, release, "
+            "rename, protect, set_timers, set_ssh_keys, set_password_login, reveal_password. A "
+            "start may still lack money."
+        ),
+    )
     generation = serializers.IntegerField()
     observed_generation = serializers.IntegerField()
     session = serializers.IntegerField()
@@ -166,13 +217,17 @@ class InstanceOutput(Output):
 class InstanceQuery(PageQuery):
     state = Words(InstanceState.values, required=False)
     project_id = Prefixed("prj", required=False)
+    search = Text(required=False, max_length=64, help_text="A part of the name or slug, or an id.")
     created_after = Instant(required=False)
     created_before = Instant(required=False)
     sort = serializers.ChoiceField(choices=["created_at", "-created_at"], default="-created_at")
 
 
 class InstanceView(TenantView):
-    """What the views of instances share: how to find one, and how to command it."""
+    """What the views of instances share: how to find, show and command one."""
+
+    def shown(self, instances: list[Instance]) -> list[Instance]:
+        return with_actions(with_facts(instances), self.caller.may)
 
     def find(self, instance_id: uuid.UUID) -> Instance:
         instance = Instance.objects.of(self.tenant_id).filter(pk=instance_id).first()
@@ -218,8 +273,10 @@ class InstanceList(InstanceView):
         ):
             if name in query:
                 found = found.filter(**{lookup: query[name]})
+        if "search" in query:
+            found = found.filter(matching(query["search"]))
         page = self.page(found, query, descending=query["sort"].startswith("-"))
-        return Page(with_facts(page.rows), page.next_cursor)
+        return Page(self.shown(page.rows), page.next_cursor)
 
     @operation(
         Contract(
@@ -235,7 +292,7 @@ class InstanceList(InstanceView):
             status=201,
             body=InstanceInput,
             once=True,
-            errors=(402, 404, 409),
+            errors=(402, 404, 409, 503),
         )
     )
     def post(self, asked: dict[str, Any]) -> list[Instance]:
@@ -255,13 +312,16 @@ class InstanceList(InstanceView):
             command=asked["command"],
             env=asked["env"],
             secrets=asked["secrets"],
+            password_login=asked["password_login"],
+            auto_stop_at=asked["auto_stop_at"],
+            max_duration_s=asked["max_duration_s"],
             quote_id=asked["quote_id"],
             max_hourly_price=asked["max_hourly_price"],
             actor=self.caller.actor,
             now=self.now,
             request_id=self.request_id,
         )
-        return with_facts(made)
+        return self.shown(made)
 
 
 class InstanceDetail(InstanceView):
@@ -275,33 +335,37 @@ class InstanceDetail(InstanceView):
         )
     )
     def get(self, instance_id: uuid.UUID) -> Instance:
-        return with_facts([self.find(instance_id)])[0]
+        return self.shown([self.find(instance_id)])[0]
 
     @operation(
         Contract(
-            name="rename_instance",
-            summary="Rename an instance",
+            name="update_instance",
+            summary="Change an instance",
+            description=(
+                "Keys and password log-in reach a running instance within seconds. Timers can be "
+                "set from the order to the stop."
+            ),
             verb="instances:write",
             output=InstanceOutput,
-            body=InstanceRename,
+            body=InstanceChange,
             etag=True,
             if_match="required",
-            errors=(409,),
+            errors=(409, 503),
         )
     )
     def patch(
         self, instance_id: uuid.UUID, asked: dict[str, Any], if_generation: int | None
     ) -> Instance:
-        instance = services.rename_instance(
+        instance = services.update_instance(
             tenant_id=self.tenant_id,
             instance_id=instance_id,
-            name=asked["name"],
+            changes=cast(services.Changes, asked),
             if_generation=if_generation,
             actor=self.caller.actor,
             now=self.now,
             request_id=self.request_id,
         )
-        return with_facts([instance])[0]
+        return self.shown([instance])[0]
 
     @operation(
         Contract(

@@ -13,6 +13,7 @@ __all__ = [
     "InstanceLocked",
     "InstanceProtected",
     "NotPossibleNow",
+    "PasswordLoginOff",
     "SecretInUse",
     "SecretNotFound",
     "SecretUnreadable",
@@ -134,6 +135,13 @@ class InstanceLocked(InstanceError):
     def __init__(self, *, verb: str, locks: list[str]) -> None:
         super().__init__(f"{verb} is not possible under the locks {', '.join(locks)}")
         self.verb, self.locks = verb, locks
+
+
+class PasswordLoginOff(InstanceError):
+    """There is no password to show or change."""
+
+    def __init__(self) -> None:
+        super().__init__("password log-in is off for this instance")
 
 
 class TenantNotActive(InstanceError):

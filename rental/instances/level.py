@@ -27,6 +27,7 @@ from rental.instances.models import (
     OperationKind,
     OperationState,
 )
+from rental.instances.passwords import forget_password
 from rental.instances.states import COMING_UP, InstanceState
 from rental.records.audit import SYSTEM, Actor, record_event
 from rental.records.ids import to_text
@@ -371,6 +372,7 @@ def finish_release(instance: Instance, *, now: datetime) -> None:
     if operation is not None and operation.kind == OperationKind.RELEASE:
         operations.reach(operation, "wiped", at=now)
     instance.move_to(S.DELETED, at=now, reason=instance.state_reason)
+    forget_password(instance)
     _operation_succeeded(instance, now=now)
     log.info("instance.deleted", instance=str(instance.id))
 

@@ -3,6 +3,7 @@
 import re
 import uuid
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from rental.instances import naming
@@ -11,9 +12,12 @@ from rental.tenants.models import Project, SshKey, Tenant
 from scheduler.services.requests import Shape
 
 NAME_LENGTH = 64
+MOST_SSH_KEYS = 50
 MOST_ENV = 100
 MOST_TEXT = 16_384  # characters of a command or an environment; it travels in every desired set
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+LONGEST_TIMER = timedelta(days=366)
+SHORTEST_DURATION_S = 60
 # Never from a customer: they would load his code into, or widen the devices of, the runtime.
 FORBIDDEN_ENV = ("LD_", "NVIDIA_", "CUDA_MPS_")
 
@@ -62,6 +66,17 @@ def check_command(command: Sequence[str], env: dict[str, str]) -> None:
             raise BadOrder("env", f"{key[:40]!r} is not a usable variable")
         if key.upper().startswith(FORBIDDEN_ENV):
             raise BadOrder("env", f"{key[:40]!r} is set by the node alone")
+
+
+def check_timers(
+    *, auto_stop_at: datetime | None, max_duration_s: int | None, now: datetime
+) -> None:
+    """:raises BadOrder: if a timer has passed already, or lies more than a year away"""
+    if auto_stop_at is not None and not now < auto_stop_at <= now + LONGEST_TIMER:
+        raise BadOrder("auto_stop_at", "in the future, at most a year from now")
+    longest = int(LONGEST_TIMER.total_seconds())
+    if max_duration_s is not None and not SHORTEST_DURATION_S <= max_duration_s <= longest:
+        raise BadOrder("max_duration_s", f"{SHORTEST_DURATION_S} to {longest} seconds")
 
 
 def names_of(name: str | None, count: int) -> list[str]:

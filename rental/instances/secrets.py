@@ -1,14 +1,9 @@
 """
-Values that tenants hand to their instances by name: kept encrypted, read when an order is sent.
-
-AES-256-GCM with a random nonce; table, column, row and tenant are authenticated with the value, so
-that a ciphertext copied to another row does not open there. Plain values pass through
-``put_secret`` and ``with_secrets`` alone; they stand in no table, exception, log line or audit
-event. Where they rest outside: the agent's spool and spec.json on the node, mode 0600.
+Values that tenants hand to their instances by name: kept sealed (sealing.py), read when an order
+is sent. Plain values pass through ``put_secret`` and ``with_secrets`` alone. Where they rest
+outside: the agent's spool and spec.json on the node, mode 0600.
 """
 
-import hashlib
-import os
 import re
 import uuid
 from collections.abc import Collection, Iterable, Sequence
@@ -16,9 +11,6 @@ from datetime import datetime
 
 import msgspec
 import structlog
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from django.conf import settings
 from django.db import transaction
 
 from agents.protocol import Desired, Order
@@ -28,12 +20,11 @@ from rental.instances.errors import (
     InstanceError,
     SecretInUse,
     SecretNotFound,
-    SecretsNotSetUp,
-    SecretUnreadable,
     UnknownSecret,
 )
 from rental.instances.models import Instance, Secret
 from rental.instances.orders import ENV_NAME, FORBIDDEN_ENV
+from rental.instances.sealing import check_key, seal, unseal
 from rental.instances.states import RESTING, InstanceState
 from rental.records.audit import Actor, record_event
 from rental.records.ids import new_id, to_text
@@ -43,7 +34,6 @@ MOST_VALUE = 8192  # characters
 MOST_NAMED = 16  # by one instance; their values travel in every desired set of its node
 MOST_KEPT = 500  # by one tenant
 UNUSABLE = re.compile("[\0\ud800-\udfff]")  # in an environment, in UTF-8
-NONCE = 12  # bytes, as NIST SP 800-38D wants it
 
 # What may not start again without a command, and a command looks first.
 AT_REST = (*RESTING, InstanceState.RELEASING)
@@ -69,7 +59,7 @@ def put_secret(
     :raises SecretsNotSetUp: if the deployment has no SECRETS_KEY
     """
     _check(name, value)
-    key = _key()
+    check_key()
     # Two first puts of one name come one after the other, and the count below is true.
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
     kept = Secret.objects.of(tenant_id)
@@ -79,8 +69,8 @@ def put_secret(
         if kept.count() >= MOST_KEPT:
             raise BadSecret("name", f"at most {MOST_KEPT} secrets are kept")
         secret = Secret(id=new_id(), tenant_id=tenant_id, name=name, created_at=now)
-    secret.ciphertext = _seal(key, secret, value)
-    secret.key_id, secret.updated_at = _id_of(key), now
+    seal(secret, value)
+    secret.updated_at = now
     secret.save(force_insert=is_new)
     _audit(secret, "secret.put" if is_new else "secret.replaced", actor, request_id, now)
     return secret
@@ -194,41 +184,11 @@ def _check(name: str, value: str) -> None:
         raise BadSecret("value", f"at most {MOST_VALUE} characters of text, none of them NUL")
 
 
-def _key() -> bytes:
-    key: bytes | None = settings.SECRETS_KEY
-    if key is None:
-        raise SecretsNotSetUp
-    return key
-
-
-def _id_of(key: bytes) -> str:
-    """Name a key without telling it; hashed with words of its own."""
-    return hashlib.sha256(b"tessera secrets key id\0" + key).hexdigest()[:16]
-
-
-def _bound_to(secret: Secret) -> bytes:
-    where = (Secret._meta.db_table, "ciphertext", str(secret.id), str(secret.tenant_id))
-    return "\0".join(where).encode()
-
-
-def _seal(key: bytes, secret: Secret, value: str) -> bytes:
-    nonce = os.urandom(NONCE)
-    return nonce + AESGCM(key).encrypt(nonce, value.encode(), _bound_to(secret))
-
-
 def _open(secret: Secret | None, name: str) -> str:
     """:raises UnknownSecret, SecretsNotSetUp, SecretUnreadable: none says more than the name"""
     if secret is None:
         raise UnknownSecret(name)
-    key = _key()
-    if secret.key_id != _id_of(key):
-        raise SecretUnreadable(name, f"sealed with the key {secret.key_id}, not {_id_of(key)}")
-    sealed = bytes(secret.ciphertext)
-    try:
-        opened = AESGCM(key).decrypt(sealed[:NONCE], sealed[NONCE:], _bound_to(secret))
-    except InvalidTag:
-        raise SecretUnreadable(name, "not what was written into this row") from None
-    return opened.decode()
+    return unseal(secret, name)
 
 
 def _audit(secret: Secret, verb: str, actor: Actor, request_id: str | None, now: datetime) -> None:

@@ -2,6 +2,7 @@
 
 from agents.protocol import AllocationSpec, Mount, Port
 from rental.instances.models import Instance
+from rental.instances.passwords import digest_for_node
 from rental.tenants.models import SshKey
 
 # Residences are named by their kind: their ids are minted when the scheduler finds a node.
@@ -26,6 +27,7 @@ def build_spec(instance: Instance) -> AllocationSpec:
         ],
         mounts=list(MOUNTS),
         ssh_keys=list(keys.order_by("pk").values_list("public_key", flat=True)),
+        password_digest=digest_for_node(instance),
         cpu_milli=instance.shape["cpu_milli"],
         ram_mib=instance.shape["ram_mib"],
         disk_mib=instance.disk_mib,

@@ -239,7 +239,11 @@ class _Commit:
     def _lock_requests(self, ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         rows = Request.objects.waiting().filter(id__in=ids, expires_at__gt=self.now).order_by("id")
         locked = rows.select_for_update(no_key=True, skip_locked=True)
-        return set(locked.values_list("id", flat=True))
+        specs = dict(locked.values_list("id", "spec"))
+        for request_id, spec in specs.items():
+            # It may have been changed since the pass read it; from now on it cannot be.
+            self.requests[request_id].spec = spec
+        return set(specs)
 
     def _lock_nodes(self, ids: set[uuid.UUID]) -> dict[uuid.UUID, int]:
         rows = Node.objects.filter(id__in=ids).order_by("id").select_for_update(no_key=True)

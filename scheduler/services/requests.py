@@ -12,7 +12,7 @@ from scheduler.core.shapes import CELLS, Shape, fault_of
 from scheduler.errors import ImpossibleShape
 from scheduler.models import Request, RequestState
 
-__all__ = ["Shape", "cancel_request", "open_request"]
+__all__ = ["Shape", "cancel_request", "change_request", "open_request"]
 
 
 @transaction.atomic
@@ -74,3 +74,13 @@ def cancel_request(*, instance_id: uuid.UUID, now: datetime) -> bool:
         state=RequestState.CANCELLED, decided_at=now
     )
     return changed == 1
+
+
+@transaction.atomic
+def change_request(*, instance_id: uuid.UUID, spec: AllocationSpec, now: datetime) -> bool:
+    """
+    Store a new spec with the instance's waiting request, which keeps its turn. False if none waits
+    (any more): when a pass placed it meanwhile, its allocation is what must change.
+    """
+    waiting = Request.objects.filter(instance_id=instance_id, state=RequestState.WAITING)
+    return waiting.update(spec=msgspec.to_builtins(spec)) == 1

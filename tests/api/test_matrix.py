@@ -106,7 +106,8 @@ BODIES = {
     "create_instances": lambda ours: order(
         project_id=ours["project_id"], ssh_key_ids=[ours["ssh_key_id"]]
     ),
-    "rename_instance": lambda ours: {"name": "mine now"},
+    "update_instance": lambda ours: {"name": "mine now"},
+    "reveal_password": lambda ours: {"rotate": True},
     "put_secret": lambda ours: {"name": "HF_TOKEN", "value": "another"},
     "add_ssh_key": lambda ours: {"name": "k", "public_key": ED25519},
     "create_api_key": lambda ours: {"name": "k", "scopes": ["*"]},

@@ -25,7 +25,7 @@ from rental.api.compat import METHODS
 from rental.api.contract import PATH_IDS, contracts_of
 from rental.refusals import ANSWERS, CODES
 from tests.api.conftest import order
-from tests.api.test_matrix import api_routes, ours  # noqa: F401  (a fixture)
+from tests.api.test_matrix import api_routes
 
 DOCUMENT = json.loads(docs.OPENAPI.read_text())
 OPERATIONS = [

@@ -3,7 +3,7 @@
 from rental.instances.models.beside import Endpoint, Notice, NoticeKind
 from rental.instances.models.instance import HAS_TIMERS, DesiredState, Health, Instance, Mode
 from rental.instances.models.operations import Operation, OperationKind, OperationState
-from rental.instances.models.sealed import InstancePassword, Secret
+from rental.instances.models.sealed import InstancePassword, Sealed, Secret
 
 __all__ = [
     "HAS_TIMERS",
@@ -18,5 +18,6 @@ __all__ = [
     "Operation",
     "OperationKind",
     "OperationState",
+    "Sealed",
     "Secret",
 ]

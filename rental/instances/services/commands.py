@@ -1,4 +1,4 @@
-"""Stop, start, restart, release and rename an instance that is there."""
+"""Stop, start, restart and release an instance that is there."""
 
 import uuid
 from datetime import datetime
@@ -13,7 +13,6 @@ from rental.instances.actions import check_locks, check_state
 from rental.instances.errors import (
     InstanceProtected,
     NotPossibleNow,
-    UnknownInstance,
 )
 from rental.instances.facts import read_facts
 from rental.instances.level import cancel_wait, end_session, level, release
@@ -30,13 +29,12 @@ from rental.instances.services.parts import (
     ask_for_a_place,
     audit,
     begin_command,
-    check_generation,
 )
 from rental.instances.states import RESTING, InstanceState
 from rental.instances.tasks import place, sync
-from rental.records.audit import Actor, record_event
+from rental.records.audit import Actor
 from rental.records.hints import hint
-from rental.records.ids import new_id, to_text
+from rental.records.ids import new_id
 from scheduler.services import allocations
 from scheduler.services.requests import cancel_request
 
@@ -222,51 +220,4 @@ def release_instance(
     release(instance, reason={"code": "user"}, now=now)
     audit(instance, "instance.released", actor=actor, request_id=request_id, now=now, before=before)
     hint(sync)
-    return instance
-
-
-@transaction.atomic
-def rename_instance(
-    *,
-    tenant_id: uuid.UUID,
-    instance_id: uuid.UUID,
-    name: str,
-    if_generation: int | None = None,
-    actor: Actor,
-    now: datetime,
-    request_id: str | None = None,
-) -> Instance:
-    """
-    Give an instance another name. Its slug, and so its addresses, stay.
-
-    :raises UnknownInstance, GenerationMismatch: see there
-    :raises BadOrder: if the name cannot be used
-    :raises NotPossibleNow: if it is deleted
-    """
-    name = orders.clean_name(name)
-    instance = Instance.objects.of(tenant_id).locked().filter(pk=instance_id).first()
-    if instance is None:
-        raise UnknownInstance(instance_id)
-    check_generation(instance, if_generation)
-    check_state(instance, "rename")
-    if instance.name == name:
-        return instance
-    before = {"name": instance.name}
-    instance.name = name
-    # Nothing is on its way for it: what was observed up to here is observed still.
-    settled = instance.observed_generation == instance.generation
-    instance.generation += 1
-    if settled:
-        instance.observed_generation = instance.generation
-    instance.save(update_fields=["name", "generation", "observed_generation"])
-    record_event(
-        tenant_id=tenant_id,
-        actor=actor,
-        verb="instance.renamed",
-        subject=to_text("ins", instance.id),
-        before=before,
-        after={"name": name},
-        request_id=request_id,
-        now=now,
-    )
     return instance

@@ -15,6 +15,7 @@ from rental.instances.models import (
     Instance,
     OperationKind,
 )
+from rental.instances.passwords import give_password
 from rental.instances.secrets import hold_secrets
 from rental.instances.services.parts import (
     ask_for_a_place,
@@ -44,6 +45,9 @@ def create_instances(
     command: Sequence[str] = (),
     env: dict[str, str] | None = None,
     secrets: Sequence[str] = (),
+    password_login: bool = False,
+    auto_stop_at: datetime | None = None,
+    max_duration_s: int | None = None,
     quote_id: uuid.UUID | None = None,
     max_hourly_price: int | None = None,
     actor: Actor,
@@ -55,10 +59,12 @@ def create_instances(
 
     Several of one order are called ``name-1`` to ``name-n``. Without ``project_id`` they belong
     to the tenant's default project. ``max_hourly_price`` is for the whole order, in micro-units.
+    The timers belong to the first session; ``max_duration_s`` counts from readiness.
 
     :raises CatalogError: what is ordered is not on sale like this, or not at this price
     :raises UnknownProject, UnknownSshKey, UnknownSecret, BadOrder, TenantNotActive: the order
         cannot be taken
+    :raises SecretsNotSetUp: if it wants a password and the deployment has no SECRETS_KEY
     :raises InsufficientBalance, TenantInArrears: from billing; half an hour must be covered
     """
     catalog.check_count(count)
@@ -81,6 +87,7 @@ def create_instances(
     project = orders.find_project(tenant_id, project_id)
     orders.check_ssh_keys(tenant_id, ssh_key_ids)
     orders.check_command(command, env or {})
+    orders.check_timers(auto_stop_at=auto_stop_at, max_duration_s=max_duration_s, now=now)
 
     wallets.lock_wallet(tenant_id=tenant_id, now=now)
     hold_secrets(tenant_id, secrets, env=env or {})
@@ -96,6 +103,9 @@ def create_instances(
             command=list(command),
             env=env or {},
             secrets=list(secrets),
+            password_login=password_login,
+            auto_stop_at=auto_stop_at,
+            max_duration_s=max_duration_s,
             price=price,
             actor=actor,
             now=now,
@@ -120,6 +130,9 @@ def _create_one(
     command: list[str],
     env: dict[str, str],
     secrets: list[str],
+    password_login: bool,
+    auto_stop_at: datetime | None,
+    max_duration_s: int | None,
     price: int,
     actor: Actor,
     now: datetime,
@@ -144,11 +157,16 @@ def _create_one(
         env=env,
         secrets=secrets,
         ssh_key_ids=ssh_key_ids,
+        password_login=password_login,
+        auto_stop_at=auto_stop_at,
+        max_duration_s=max_duration_s,
         created_by=f"{actor.kind}:{actor.id}"[:80],
         created_at=now,
     )
     holds.place_hold(tenant_id=tenant_id, instance_id=instance.id, burn_per_hour=price, now=now)
     instance.save(force_insert=True)
+    if password_login:
+        give_password(instance, now=now)
     operations.begin(instance, OperationKind.CREATE, now=now)
     ask_for_a_place(instance, now=now)
     return instance

@@ -1,0 +1,192 @@
+"""Change what can be changed while an instance is there: name, protection, timers, who gets in."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from django.db import transaction
+
+from rental.instances import orders
+from rental.instances.actions import Verb, check_state
+from rental.instances.errors import BadOrder, PasswordLoginOff
+from rental.instances.level import level
+from rental.instances.models import Instance
+from rental.instances.passwords import forget_password, give_password, read_password
+from rental.instances.services.parts import begin_command
+from rental.instances.specs import build_spec
+from rental.instances.states import InstanceState
+from rental.records.audit import Actor, record_event
+from rental.records.ids import to_text
+from scheduler.models import Allocation, Want
+from scheduler.services import allocations
+from scheduler.services.requests import change_request
+
+S = InstanceState
+
+
+class Changes(TypedDict, total=False):
+    """What is to be different; what is not named stays. A timer that is None is taken off."""
+
+    name: str
+    protected: bool
+    auto_stop_at: datetime | None
+    max_duration_s: int | None
+    ssh_key_ids: Sequence[uuid.UUID]
+    password_login: bool
+
+
+VERBS: dict[str, Verb] = {
+    "name": "rename",
+    "protected": "protect",
+    "auto_stop_at": "set_timers",
+    "max_duration_s": "set_timers",
+    "ssh_key_ids": "set_ssh_keys",
+    "password_login": "set_password_login",
+}
+# What the node must hear of; it applies these while the instance runs.
+FOR_THE_NODE = frozenset({"ssh_key_ids", "password_login"})
+
+
+@transaction.atomic
+def update_instance(
+    *,
+    tenant_id: uuid.UUID,
+    instance_id: uuid.UUID,
+    changes: Changes,
+    if_generation: int | None = None,
+    actor: Actor,
+    now: datetime,
+    request_id: str | None = None,
+) -> Instance:
+    """
+    Change an instance's settings, all or none; what is as it was changes nothing. Keys and password
+    log-in reach a running instance within seconds; timers bind to the present session.
+
+    :raises UnknownInstance, GenerationMismatch: see there
+    :raises BadOrder, UnknownSshKey: if a value cannot be used
+    :raises NotPossibleNow: if one of them has no meaning in its state
+    :raises SecretsNotSetUp: if a password is wanted and the deployment has no SECRETS_KEY
+    """
+    changes = _cleaned(changes)
+    instance = begin_command(tenant_id, instance_id, if_generation, now=now)
+    new = {name: value for name, value in changes.items() if getattr(instance, name) != value}
+    if not new:
+        return instance
+    for name in new:
+        check_state(instance, VERBS[name])
+    _check_values(instance, new, now=now)
+    before = {name: _as_text(getattr(instance, name)) for name in new}
+    for name, value in new.items():
+        setattr(instance, name, value)
+    instance.timers_session = instance.session
+    if "password_login" in new:
+        give_password(instance, now=now) if instance.password_login else forget_password(instance)
+    _accept_settled(instance, [*new, "timers_session"])
+    if FOR_THE_NODE.intersection(new):
+        _tell_node(instance, now=now)
+    record_event(
+        tenant_id=tenant_id,
+        actor=actor,
+        verb="instance.renamed" if set(new) == {"name"} else "instance.changed",
+        subject=to_text("ins", instance.id),
+        before=before,
+        after={name: _as_text(getattr(instance, name)) for name in new},
+        request_id=request_id,
+        now=now,
+    )
+    return instance
+
+
+def rename_instance(*, name: str, **rest: Any) -> Instance:
+    """Give an instance another name. Its slug, and so its addresses, stay. See update_instance."""
+    return update_instance(changes={"name": name}, **rest)
+
+
+@transaction.atomic
+def reveal_password(
+    *,
+    tenant_id: uuid.UUID,
+    instance_id: uuid.UUID,
+    rotate: bool = False,
+    actor: Actor,
+    now: datetime,
+    request_id: str | None = None,
+) -> tuple[Instance, str]:
+    """
+    Return the instance with its password, a new one if ``rotate``; audited. The old one opens
+    nothing as soon as the node has heard of it; who is logged in stays.
+
+    :raises UnknownInstance: see there
+    :raises PasswordLoginOff: if password log-in is off
+    :raises NotPossibleNow: if the instance is being released
+    :raises SecretsNotSetUp, SecretUnreadable: if nobody can read it here
+    """
+    instance = begin_command(tenant_id, instance_id, None, now=now)
+    check_state(instance, "reveal_password")
+    if not instance.password_login:
+        raise PasswordLoginOff
+    if rotate:
+        give_password(instance, now=now)
+        _accept_settled(instance, [])
+        _tell_node(instance, now=now)
+    password = read_password(instance)
+    record_event(
+        tenant_id=tenant_id,
+        actor=actor,
+        verb="instance.password_rotated" if rotate else "instance.password_revealed",
+        subject=to_text("ins", instance.id),
+        request_id=request_id,
+        now=now,
+    )
+    return instance, password
+
+
+def _cleaned(changes: Changes) -> Changes:
+    cleaned = changes.copy()
+    if "name" in changes:
+        cleaned["name"] = orders.clean_name(changes["name"])
+    if "ssh_key_ids" in changes:
+        cleaned["ssh_key_ids"] = list(changes["ssh_key_ids"])
+    return cleaned
+
+
+def _check_values(instance: Instance, new: Mapping[str, Any], *, now: datetime) -> None:
+    orders.check_timers(
+        auto_stop_at=new.get("auto_stop_at"), max_duration_s=new.get("max_duration_s"), now=now
+    )
+    longest, ready_at = new.get("max_duration_s"), instance.session_ready_at
+    if longest is not None and ready_at is not None and ready_at + timedelta(seconds=longest) < now:
+        raise BadOrder("max_duration_s", "it has run longer than that already")
+    keys = new.get("ssh_key_ids", ())
+    if len(keys) > orders.MOST_SSH_KEYS or len(set(keys)) < len(keys):
+        raise BadOrder("ssh_key_ids", f"at most {orders.MOST_SSH_KEYS}, each once")
+    # One that was removed meanwhile may stay on the list: it opens nothing.
+    added = [key for key in keys if key not in instance.ssh_key_ids]
+    orders.check_ssh_keys(instance.tenant_id, added)
+
+
+def _accept_settled(instance: Instance, fields: Sequence[str]) -> None:
+    """Raise the generation; nothing waits for it, so what was observed is observed still."""
+    settled = instance.observed_generation == instance.generation
+    instance.generation += 1
+    if settled:
+        instance.observed_generation = instance.generation
+    instance.save(update_fields=[*fields, "generation", "observed_generation"])
+
+
+def _tell_node(instance: Instance, *, now: datetime) -> None:
+    """Let the order say it: that of the node, or the one that waits for a node."""
+    spec = build_spec(instance)
+    if instance.state == S.QUEUED:
+        if change_request(instance_id=instance.id, spec=spec, now=now):
+            return
+        level(instance, now=now)  # a pass placed it meanwhile
+    held = Allocation.objects.held().filter(instance_id=instance.id, want=Want.RUN).first()
+    if held is not None:
+        allocations.update_spec(allocation_id=held.id, spec=spec, now=now)
+
+
+def _as_text(value: Any) -> Any:
+    """Return a setting as the audit log keeps it."""
+    return [to_text("ssh", key) for key in value] if isinstance(value, list | tuple) else value
