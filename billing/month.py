@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from billing.core.split import end_of_period, period_of
-from billing.models import Charge
+from billing.models import Charge, Reversal
 from billing.queries import list_charges
 from billing.services.due import unposted_by_period, without_jit
 from rental.records.ids import first_id_at
@@ -236,6 +236,23 @@ def list_month(
     charges = list_charges(tenant_id=tenant_id, instance_id=instance_id)
     charges = charges.filter(period=period, id__gte=_oldest(period))
     return charges if project_id is None else charges.filter(project_id=project_id)
+
+
+def list_returns(
+    *,
+    tenant_id: uuid.UUID,
+    period: date,
+    instance_id: uuid.UUID | None = None,
+    project_id: uuid.UUID | None = None,
+) -> QuerySet[Reversal]:
+    """Return what was given back of the month's charges with run and price, the newest first."""
+    charges = list_month(
+        tenant_id=tenant_id, period=period, instance_id=instance_id, project_id=project_id
+    )
+    found: QuerySet[Reversal] = Reversal.objects.of(tenant_id).filter(
+        id__gte=_oldest(period), charge_id__in=charges.order_by().values("id")
+    )
+    return found.select_related("run", "segment", "price_version").order_by("-id")
 
 
 def _oldest(period: date) -> uuid.UUID:

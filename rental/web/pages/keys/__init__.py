@@ -1,0 +1,1 @@
+"""Keys of a tenant: SSH keys, API keys and secrets, each with its own address."""
