@@ -27,6 +27,7 @@ from scheduler.services.requests import Shape
 
 MOST_INSTANCES = 20
 QUOTE_LASTS = timedelta(minutes=10)
+QUOTE_KEPT_FOR = timedelta(minutes=3)  # a page keeps a quote while at least so much of it is left
 UNUSED_QUOTE_KEPT = timedelta(days=7)  # after its end, for whoever asks what he was shown
 # What the scheduler calls the slice that an offer sells; a constraint of Offer keeps to these.
 MODES: dict[tuple[str, str], Mode] = {
@@ -174,6 +175,41 @@ def make_quote(
         ),
         created_at=now,
         expires_at=now + QUOTE_LASTS,
+    )
+
+
+def keep_or_make_quote(
+    *,
+    tenant_id: uuid.UUID,
+    quote_id: uuid.UUID | None,
+    offer_code: str,
+    market: str,
+    image_code: str | None,
+    count: int,
+    now: datetime,
+) -> Quote:
+    """
+    Return the quote if it is for the same order, at today's price and good for some minutes yet;
+    else make one. So that somebody who tries many fields does not leave a row for each letter.
+
+    :raises CatalogError: as ``make_quote``
+    """
+    known = Quote.objects.of(tenant_id).filter(pk=quote_id).select_related("offer").first()
+    wanted = (offer_code, market, image_code, count)
+    if known is not None and (known.offer_id, known.market, known.image_id, known.count) == wanted:
+        offer = get_offer(code=offer_code, market=market)
+        if image_code:
+            get_image(code=image_code, offer=offer)
+        price = current_price(offer=offer, market=market, now=now).price
+        if known.price == price and known.is_valid(at=now + QUOTE_KEPT_FOR):
+            return known
+    return make_quote(
+        tenant_id=tenant_id,
+        offer_code=offer_code,
+        market=market,
+        image_code=image_code,
+        count=count,
+        now=now,
     )
 
 

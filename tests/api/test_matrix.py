@@ -39,6 +39,8 @@ PUBLIC = {  # open to everybody: tells nothing of any tenant
     "healthz",
     "readyz",
     "language",
+    "prices",
+    "launch",  # goes to one's own tenant, or to sign-up
     "v1/docs",
     "v1/openapi.json",
     r"v1/^[\s\S]*$",
@@ -111,9 +113,22 @@ BODIES = {
     "put_secret": lambda ours: {"name": "HF_TOKEN", "value": "another"},
     "add_ssh_key": lambda ours: {"name": "k", "public_key": ED25519},
     "create_api_key": lambda ours: {"name": "k", "scopes": ["*"]},
+    "change_member": lambda ours: {"role": "viewer"},
+    "create_invitation": lambda ours: {"contact": "13800000000", "role": "viewer"},
+    "create_project": lambda ours: {"name": "Vision"},
+    "change_project": lambda ours: {"name": "mine now", "is_default": True},
+    "change_tenant": lambda ours: {"name": "mine now"},
 }
 # A stranger may do these in his own tenant; they touch nothing of ours.
-OWN_GROUND = {"create_quote", "add_ssh_key", "put_secret", "create_api_key"}
+OWN_GROUND = {
+    "create_quote",
+    "add_ssh_key",
+    "put_secret",
+    "create_api_key",
+    "create_invitation",
+    "create_project",
+    "change_tenant",
+}
 
 
 def address(route: str, ours: dict[str, str]) -> str:
@@ -196,7 +211,7 @@ def test_a_stranger_on_his_own_ground_changes_nothing_of_ours(world, ours, stran
     before = rows()
     for route, method, contract in api_routes():
         if contract.name in OWN_GROUND:
-            assert ask(stranger, route, method, contract, ours).status_code == 201
+            assert ask(stranger, route, method, contract, ours).status_code in {200, 201}
     assert rows() == before
 
 

@@ -14,6 +14,7 @@ import "./palette.js";
 import "./menus.js";
 import "./marks.js";
 import "./selects.js";
+import "./launch.js";
 import "./times.js";
 import "./live.js";
 import "./charts.js";

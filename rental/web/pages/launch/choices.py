@@ -1,0 +1,217 @@
+"""What the launch page lets a person choose from, and what is chosen before he has chosen."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.conf import settings
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from rental.catalog.models import Image, Isolation
+from rental.catalog.queries import Card, OnSale, cards_of, list_cards, list_images
+from rental.instances.models import Secret
+from rental.instances.orders import MOST_SSH_KEYS
+from rental.records.ids import to_text
+from rental.tenants.models import Project, SshKey
+from rental.web.forms.launch import NEVER, LaunchForm
+from rental.web.isolation import BY_NAME, LEVELS, Level
+from rental.web.visit import Visit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """
+    Rows of the catalogue and of the tenant. ``may_add_key``: a new SSH key can be pasted.
+    ``has_passwords``: the deployment can keep the password of an instance.
+    """
+
+    cards: Sequence[Card]
+    images: Sequence[Image]
+    projects: Sequence[Project]
+    ssh_keys: Sequence[SshKey]
+    secrets: Sequence[str]
+    may_add_key: bool
+    has_passwords: bool
+
+    def form(self, bound: Any = None, initial: Mapping[str, Any] | None = None) -> LaunchForm:
+        return LaunchForm(
+            bound,
+            initial=dict(initial or {}),
+            projects=[to_text("prj", project.id) for project in self.projects],
+            ssh_keys=[to_text("ssh", key.id) for key in self.ssh_keys],
+            secrets=self.secrets,
+        )
+
+    def find(self, code: object) -> OnSale | None:
+        everything = (one for card in self.cards for one in card.sold)
+        return next((one for one in everything if one.offer.code == code), None)
+
+    def card_of(self, one: OnSale | None) -> Card | None:
+        return next((card for card in self.cards if one in card.sold), None)
+
+
+def read_choices(visit: Visit) -> Choices:
+    """Read everything that the page offers: a fixed number of queries."""
+    secrets: list[str] = []
+    if visit.may("secrets:read"):
+        kept = Secret.objects.of(visit.tenant.id).order_by("name")
+        secrets = list(kept.values_list("name", flat=True))
+    keys = SshKey.objects.of(visit.tenant.id).live().select_related("user")
+    projects = Project.objects.of(visit.tenant.id).order_by("-is_default", "name", "pk")
+    return Choices(
+        cards=list_cards(tenant_id=visit.tenant.id, now=visit.now),
+        images=list_images(),
+        projects=list(projects),
+        ssh_keys=list(keys.order_by("name", "pk")[:MOST_SSH_KEYS]),
+        secrets=secrets,
+        may_add_key=visit.may("ssh_keys:write"),
+        has_passwords=settings.SECRETS_KEY is not None,
+    )
+
+
+# --- what is chosen before anybody has chosen
+
+
+def initial_of(choices: Choices, visit: Visit) -> dict[str, Any]:
+    """Return the fields as they stand at first; the address may name offer, image and count."""
+    asked = visit.request.GET
+    chosen = choices.find(asked.get("offer")) or first_choice(choices.cards)
+    card = choices.card_of(chosen)
+    own = [to_text("ssh", key.id) for key in choices.ssh_keys if key.user_id == visit.user.pk]
+    count = asked.get("count", "1")
+    return {
+        "offer": chosen.offer.code if chosen else "",
+        "image": _first_image(choices.images, card, asked.get("image")),
+        "count": count if count.isdecimal() and len(count) <= 2 else "1",
+        "project": next((to_text("prj", p.id) for p in choices.projects if p.is_default), ""),
+        "ssh_keys": own,
+        "password_login": choices.has_passwords and not own,
+        "stop": NEVER,
+        "stop_after": "8",
+    }
+
+
+def first_choice(cards: Sequence[Card]) -> OnSale | None:
+    """Return the cheapest that can start now beside no stranger; else of what there is."""
+    everything = [one for card in cards for one in card.sold]
+    tests = (
+        lambda one: one.stock.available > 0 and one.offer.isolation != Isolation.SHARED,
+        lambda one: one.stock.available > 0,
+        lambda one: one.stock.exists,
+        lambda one: True,
+    )
+    for test in tests:
+        if found := [one for one in everything if test(one)]:
+            return min(found, key=lambda one: (one.rate.price, one.offer.code))
+    return None
+
+
+def _first_image(images: Sequence[Image], card: Card | None, asked: str | None) -> str:
+    codes = {image.code for image in images}
+    if asked in codes:
+        return str(asked)
+    fitting = [image for image in images if card is None or cards_of(image, [card])]
+    newest = [image for image in fitting if kind_of(image) == "PyTorch"]
+    for several in (newest, fitting):
+        if several:
+            return max(several, key=_age).code
+    return ""
+
+
+def _age(image: Image) -> tuple[tuple[int, ...], str]:
+    """Sort by the version of the main framework, then of CUDA."""
+    version = image.frameworks.get("pytorch", "")
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    return numbers, image.cuda.rjust(6)
+
+
+# --- how it is shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardChoice:
+    """A card with its offers by level. ``is_chosen``: the chosen offer is one of its."""
+
+    card: Card
+    levels: Sequence[tuple[Level, Sequence[OnSale]]]
+    is_chosen: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageChoice:
+    """``cards``: slugs of the cards on which it runs, for launch.js. ``words``: to search in."""
+
+    image: Image
+    cards: str
+    words: str
+    runs: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageGroup:
+    label: str | Promise
+    images: Sequence[ImageChoice]
+
+    @property
+    def runs(self) -> bool:
+        return any(one.runs for one in self.images)
+
+
+# What an image is for, by what stands in it; the first that is there decides.
+SERVING, APPS = _("Inference servers"), _("Applications")
+KINDS: Final[dict[str, str | Promise]] = {
+    "vllm": SERVING,
+    "sglang": SERVING,
+    "tritonserver": SERVING,
+    "comfyui": APPS,
+    "mindspore": "MindSpore",
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "paddlepaddle": "PaddlePaddle",
+}
+CUDA_ALONE, PLAIN = "CUDA", _("Without frameworks")
+GROUPS: Final = (
+    "PyTorch", "TensorFlow", "JAX", "PaddlePaddle", "MindSpore", SERVING, APPS, CUDA_ALONE, PLAIN,
+)  # fmt: skip
+
+
+def card_choices(cards: Iterable[Card], chosen: OnSale | None) -> list[CardChoice]:
+    return [
+        CardChoice(card=card, levels=levels_of(card), is_chosen=chosen in card.sold)
+        for card in cards
+    ]
+
+
+def levels_of(card: Card) -> list[tuple[Level, list[OnSale]]]:
+    """Return the card's offers by level, without levels that it is not sold in."""
+    found: dict[str, list[OnSale]] = {level.name.value: [] for level in LEVELS}
+    for one in card.sold:
+        found[one.offer.isolation].append(one)
+    return [(BY_NAME[name], several) for name, several in found.items() if several]
+
+
+def image_groups(
+    images: Iterable[Image], cards: Sequence[Card], chosen: Card | None
+) -> list[ImageGroup]:
+    """Return the images by what they bring: frameworks first, then CUDA alone, then the rest."""
+    groups: dict[str | Promise, list[ImageChoice]] = {}
+    for image in images:
+        slugs = cards_of(image, cards)
+        text = f"{image.code} {image.name} cuda {image.cuda} "
+        words = text + " ".join(f"{name} {version}" for name, version in image.frameworks.items())
+        choice = ImageChoice(
+            image=image,
+            cards=" ".join(slugs),
+            words=words.lower(),
+            runs=chosen is None or chosen.slug in slugs,
+        )
+        groups.setdefault(kind_of(image), []).append(choice)
+    return [ImageGroup(label=kind, images=groups[kind]) for kind in GROUPS if kind in groups]
+
+
+def kind_of(image: Image) -> str | Promise:
+    """Return the group in which the image stands."""
+    first = next((KINDS[name] for name in KINDS if name in image.frameworks), None)
+    return first or (CUDA_ALONE if image.cuda else PLAIN)

@@ -1,0 +1,60 @@
+"""How prices and figures of cards are said: ``{% load prices %}``. Prices are micro-units an hour."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+from django import template
+
+from billing.core.rating import price_of_ticks
+from rental.web.estimates import HOURS_PER_MONTH
+from rental.web.isolation import BY_NAME
+
+register = template.Library()
+NOTHING = "\N{EN DASH}"
+
+
+@register.filter
+def per_tick(price: int) -> int:
+    """What the first tick costs, micro-units."""
+    return price_of_ticks(1, price=price, share=Fraction(1))
+
+
+@register.filter
+def per_month(price: int) -> int:
+    """What 30 days without a break cost, micro-units."""
+    return price * HOURS_PER_MONTH
+
+
+@register.filter
+def tflops(figure: Decimal | None) -> str:
+    """312 TFLOPS, 9.7 TFLOPS"""
+    if figure is None:
+        return NOTHING
+    return f"{figure.normalize():f} TFLOPS"
+
+
+@register.filter
+def bandwidth(gbs: int | None) -> str:
+    """2,039 GB/s"""
+    return NOTHING if gbs is None else f"{gbs:,} GB/s"
+
+
+@register.filter
+def cores(milli: int) -> str:
+    """16 cores' worth as a number: 16000 -> 16, 1600 -> 1.6"""
+    return (
+        f"{Decimal(milli) / 1000:f}".rstrip("0").rstrip(".") if milli % 1000 else f"{milli // 1000}"
+    )
+
+
+@register.filter
+def level_label(name: str) -> str:
+    """The name of an isolation level, in the reader's language."""
+    return str(BY_NAME[name].label)
+
+
+@register.filter
+def named(code: str, names: Mapping[str, str]) -> str:
+    """What stands for ``code`` in a table of names."""
+    return names.get(code, code)
