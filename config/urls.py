@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from config import views
 
+handler500 = "rental.web.broken.show_broken"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("rental.web.urls")),
     path("healthz", views.show_health, name="health"),

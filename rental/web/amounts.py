@@ -46,7 +46,7 @@ def gib(mib: int) -> str:
         return f"{whole:,} GiB"
     if mib < 1024:
         return f"{mib} MiB"
-    return f"{mib / 1024:,.1f} GiB"
+    return f"{mib / 1024:,.1f}".removesuffix(".0") + " GiB"
 
 
 def duration(seconds: int) -> str:

@@ -77,7 +77,7 @@ _FORMATS = {
     "day": lambda: gettext("j M Y"),
     "weekday": lambda: gettext("D H:i"),
     "time": lambda: "H:i:s",
-    "exact": lambda: "Y-m-d H:i:s e",
+    "exact": lambda: "Y-m-d H:i:s O",
 }
 
 
