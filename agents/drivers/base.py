@@ -87,7 +87,7 @@ class Runtime(Protocol):
         """Return how to reach it if it is ready for its customer."""
 
     async def update(self, container: str, spec: AllocationSpec, spec_rev: int) -> None:
-        """Apply what can be changed while it runs: SSH keys."""
+        """Apply what can be changed while it runs: SSH keys and the password's digest."""
 
     async def terminate(self, container: str) -> None:
         """Ask it to end (SIGTERM to everything inside)."""

@@ -15,6 +15,7 @@ import pytest
 from agents.clock import SystemClock
 from agents.drivers.base import Unsupported
 from agents.drivers.local import processes
+from agents.drivers.local.passwords import is_password
 from agents.drivers.local.runtime import LocalRuntime
 from tests.agents.fakes import a_residence, an_order, labels_of
 
@@ -217,6 +218,132 @@ def test_values_of_secrets_reach_the_instance_and_rest_in_private_files(host):
     assert {(path.name, path.stat().st_mode & 0o777) for path in holding} == {("spec.json", 0o600)}
 
 
+# --- passwords
+
+PASSWORD, OTHER = "t7kq2mfnw4xh9bzr3vdc", "zc4gk8nwr2qtm6xhv9fb"
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory):
+    """What OpenSSH asks for a password: prints what is in the environment, and counts."""
+    path = tmp_path_factory.mktemp("ask") / "ask"
+    path.write_text('#!/bin/sh\necho asked >> "$ASKED"\necho "$PASSWORD"\n')
+    path.chmod(0o700)
+    return path
+
+
+def ssh_by_password(endpoint, password, ask, *command, user="tessera", how="password"):
+    """Return the answer and how often a password was asked for."""
+    asked = ask.with_name(f"asked-{time.monotonic_ns()}")
+    asked.touch()
+    answer = told(
+        ["ssh", "-F", os.devnull, "-p", str(endpoint.port),
+         "-o", f"PreferredAuthentications={how}", "-o", "LogLevel=ERROR",
+         "-o", "NumberOfPasswordPrompts=9",
+         "-o", f"UserKnownHostsFile={os.devnull}", "-o", "StrictHostKeyChecking=no",
+         f"{user}@{endpoint.host}", *command],
+        env={"PATH": os.environ["PATH"], "SSH_ASKPASS": str(ask), "ASKED": str(asked),
+             "SSH_ASKPASS_REQUIRE": "force", "PASSWORD": password, "DISPLAY": ":0"},
+        stdin=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    return answer, len(asked.read_text().splitlines())
+
+
+def digest(password):
+    made = subprocess.run(
+        [sys.executable, "-c", MAKE_DIGEST, password], capture_output=True, text=True, check=True
+    )
+    return made.stdout.strip()
+
+
+MAKE_DIGEST = """
+import ctypes, ctypes.util, sys
+library = ctypes.CDLL(ctypes.util.find_library("crypt") or "libcrypt.so.1")
+library.crypt.restype = ctypes.c_char_p
+setting = b"$7$A6..../....abcdefgh12345678abcdef$"
+print(library.crypt(sys.argv[1].encode(), setting).decode())
+"""
+
+
+def test_whoever_knows_the_password_gets_in_without_a_key(host, ask):
+    endpoint = host.start(host.order(spec={"ssh_keys": [], "password_digest": digest(PASSWORD)}))
+
+    for how in ("password", "keyboard-interactive"):
+        answer, asked = ssh_by_password(endpoint, PASSWORD, ask, "echo in", how=how)
+        assert (answer.stdout, answer.returncode, asked) == ("in\n", 0, 1), answer.stderr
+
+
+def test_a_wrong_password_is_refused_three_times_slowly_and_then_not_asked_for(host, ask):
+    endpoint = host.start(host.order(spec={"password_digest": digest(PASSWORD)}))
+
+    began = time.monotonic()
+    answer, asked = ssh_by_password(endpoint, OTHER, ask, "id")
+
+    assert "denied" in answer.stderr
+    assert asked == 3
+    assert time.monotonic() - began >= 3
+    assert "denied" in ssh_by_password(endpoint, PASSWORD, ask, "id", user="root")[0].stderr
+    assert told(ssh(endpoint, host.key, "true")).returncode == 0
+
+
+def test_a_password_is_changed_and_taken_away_while_it_runs(host, ask):
+    order = host.order(spec={"password_digest": digest(PASSWORD)})
+    endpoint = host.start(order)
+
+    new = host.order(spec={"password_digest": digest(OTHER)})
+    host.do(host.runtime.update("alc_1.1", new.spec, 2))
+    assert ssh_by_password(endpoint, OTHER, ask, "true")[0].returncode == 0
+    assert "denied" in ssh_by_password(endpoint, PASSWORD, ask, "id")[0].stderr
+    host.do(host.runtime.update("alc_1.1", host.order().spec, 3))
+
+    answer, asked = ssh_by_password(endpoint, OTHER, ask, "id")
+    assert "denied" in answer.stderr
+    assert asked == 0
+
+
+def test_neither_password_nor_digest_is_where_it_need_not_be(host, ask):
+    text = digest(PASSWORD)
+    order = host.order(spec={"password_digest": text})
+    endpoint = host.start(order)
+    assert ssh_by_password(endpoint, PASSWORD, ask, "true")[0].returncode == 0
+    assert "denied" in ssh_by_password(endpoint, OTHER, ask, "true")[0].stderr
+
+    holding = {
+        form: [p.name for p in host.state.rglob("*") if p.is_file() and form in p.read_bytes()]
+        for form in (PASSWORD.encode(), OTHER.encode(), text.encode())
+    }
+    assert holding == {PASSWORD.encode(): [], OTHER.encode(): [], text.encode(): ["password"]}
+    for name in ("environ", "cmdline"):
+        said = Path(f"/proc/{host.pid(order)}/{name}").read_bytes()
+        assert text.encode() not in said
+    assert (host.state / "c/alc_1.1/password").stat().st_mode & 0o007 == 0
+
+
+def test_what_is_no_digest_lets_nobody_in():
+    good = digest(PASSWORD)
+    assert is_password(PASSWORD, good)
+    assert not is_password(OTHER, good)
+    for bad in ("", "x", "$6$salt$hash", "$7$$", "$7$A6..../....salt", good[:-1], good + "x",
+                good.replace("$7$A", "$7$z"), good.replace("$7$A", "$7$!")):  # fmt: skip
+        assert not is_password(PASSWORD, bad), bad
+
+
+def test_two_agents_with_a_container_of_one_name_do_not_end_each_others(tmp_path):
+    """Without a uid of its own a process is known by its mark."""
+    marks = [processes.mark_of("alc_1.1", tmp_path / name) for name in ("first", "second")]
+    sleepers = [subprocess.Popen(["sleep", "1000"], env={processes.MARK: mark}) for mark in marks]
+    try:
+        mine, others = sleepers
+        until(lambda: list(processes.members(marks[0], None)) == [mine.pid])
+        processes.end_members(marks[0], None)
+        assert mine.wait(DEADLINE_S) == -signal.SIGKILL
+        assert others.poll() is None
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
+
+
 def test_sigterm_reaches_everybody_and_idle_shells_do_not_hold_it_up(host):
     program = "trap 'echo bye > bye; exit 0' TERM; echo up > up; while :; do sleep 0.1; done"
     order = host.order(spec={"command": ["/bin/sh", "-c", program], "grace_s": 8})
@@ -236,8 +363,13 @@ def test_sigterm_reaches_everybody_and_idle_shells_do_not_hold_it_up(host):
     assert host.inspect(order).exit_code == 143
     assert (data / "bye").read_text() == "bye\n"
     shell.communicate(timeout=DEADLINE_S)
-    uid = json.loads((host.state / "c/alc_1.1/label.json").read_text())["uid"]
-    assert list(processes.members("alc_1.1", uid)) == []
+    uid, mark = uid_and_mark(host)
+    assert list(processes.members(mark, uid)) == []
+
+
+def uid_and_mark(host):
+    label = json.loads((host.state / "c/alc_1.1/label.json").read_text())
+    return label["uid"], label["mark"]
 
 
 def test_kill_leaves_nobody_of_the_instance(host):
@@ -245,11 +377,11 @@ def test_kill_leaves_nobody_of_the_instance(host):
     order = host.order(spec={"command": ["/bin/sh", "-c", program]})
     host.start(order)
     until((host.state / "r/res_w/data/up").exists)
-    uid = json.loads((host.state / "c/alc_1.1/label.json").read_text())["uid"]
-    assert len(list(processes.members("alc_1.1", uid))) >= 2
+    uid, mark = uid_and_mark(host)
+    assert len(list(processes.members(mark, uid))) >= 2
     host.do(host.runtime.kill("alc_1.1"))
     assert host.inspect(order).state == "ended"
-    assert list(processes.members("alc_1.1", uid)) == []
+    assert list(processes.members(mark, uid)) == []
 
 
 def test_a_new_driver_finds_the_instance_and_a_reused_pid_is_not_it(host):
@@ -289,7 +421,8 @@ def test_no_instance_is_root_and_none_reads_anothers_files(host):
     second_uid = told(ssh(second, host.key, "id -u; id -G")).stdout.split()
     assert first_uid[0] == first_uid[1] != second_uid[0] == second_uid[1] != "0"
     for path in ("r/res_w/data/mine", "r/res_s/host_key", "c/alc_1.1/spec.json",
-                 "c/alc_2.1/spec.json", "c/alc_1.1/authorized_keys", "uids.json"):  # fmt: skip
+                 "c/alc_2.1/spec.json", "c/alc_1.1/authorized_keys", "c/alc_1.1/password",
+                 "uids.json"):  # fmt: skip
         answer = told(ssh(second, host.key, f"cat {host.state / path}"))
         assert (answer.stdout, answer.returncode) == ("", 1)
     status = Path(f"/proc/{host.pid(other)}/status").read_text()

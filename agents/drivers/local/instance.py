@@ -37,12 +37,16 @@ import asyncssh  # noqa: E402
 
 from agents.clock import BOOT_ID  # noqa: E402
 from agents.drivers.local import processes  # noqa: E402
+from agents.drivers.local.passwords import is_password  # noqa: E402
 from agents.drivers.local.session import Sessions  # noqa: E402
 from agents.files import read_json, write_atomically, write_json  # noqa: E402
 
 USER = "tessera"
 POLL_S = 0.05
 TRAFFIC_S = 1.0
+# Wrong passwords that one connection may send, and what each of them waits.
+TRIES = 3
+WRONG_S = 1.0
 PR_SET_NO_NEW_PRIVS = 38
 # struct tcp_info (linux/tcp.h): tcpi_bytes_acked and tcpi_bytes_received, u64 each.
 TCP_INFO_ACKED, TCP_INFO_RECEIVED = 120, 128
@@ -91,12 +95,14 @@ class Traffic:
 
 
 class Door(asyncssh.SSHServer):
-    """Lets in who holds one of the keys that the file names now."""
+    """Lets in who holds one of the keys, or knows the password, that the files name now."""
 
-    def __init__(self, keys: Path, traffic: Traffic) -> None:
-        self._keys = keys
+    def __init__(self, folder: Path, traffic: Traffic) -> None:
+        self._keys = folder / "authorized_keys"
+        self._password = folder / "password"
         self._traffic = traffic
         self._sock: Any = None
+        self._tries = 0
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         # Kept, because the connection has forgotten it by the time it says that it is lost.
@@ -114,6 +120,21 @@ class Door(asyncssh.SSHServer):
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         return username == USER and key.public_data in allowed_keys(self._keys)
+
+    def password_auth_supported(self) -> bool:
+        return self._tries < TRIES and bool(password_digest(self._password))
+
+    async def validate_password(self, username: str, password: str) -> bool:
+        digest = password_digest(self._password)
+        # Counted before it is compared: a client may send the next without waiting.
+        self._tries += 1
+        if not digest or self._tries > TRIES:
+            return False
+        is_his = await asyncio.to_thread(is_password, password, digest)
+        if is_his and username == USER:
+            return True
+        await asyncio.sleep(WRONG_S)
+        return False
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
@@ -135,6 +156,14 @@ def allowed_keys(path: Path) -> set[bytes]:
         with contextlib.suppress(asyncssh.KeyImportError, ValueError):
             found.add(asyncssh.import_public_key(line).public_data)
     return found
+
+
+def password_digest(path: Path) -> str:
+    """Read at each log-in, as the keys are. An agent of before passwords has written no file."""
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def host_key(path: Path) -> asyncssh.SSHKey:
@@ -184,10 +213,9 @@ class Instance:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminated)
         loop.add_signal_handler(signal.SIGINT, self._terminated)
-        keys = self.folder / "authorized_keys"
         server = await asyncssh.listen(
             sock=sock,
-            server_factory=lambda: Door(keys, self.traffic),
+            server_factory=lambda: Door(self.folder, self.traffic),
             server_host_keys=[key],
             server_version="Tessera",
             process_factory=self.sessions.serve,
@@ -245,11 +273,11 @@ class Instance:
 
     async def _end_all(self) -> None:
         """SIGTERM to all, SIGHUP to shells that only wait for a person, SIGKILL after the grace."""
-        container = self.spec["container"]
+        mark = self.spec["mark"]
         deadline = time.monotonic() + max(0.0, self.spec["grace_s"] - 1)
         told: set[int] = set()
         while True:
-            left = list(processes.members(container, self.uid))
+            left = list(processes.members(mark, self.uid))
             # Again for each newcomer: it may have been born while the others were told.
             for pid in set(left) - told:
                 _signal(pid, signal.SIGTERM)
@@ -259,7 +287,7 @@ class Instance:
             for pid in self._idle_shells(left):
                 _signal(pid, signal.SIGHUP)
             await asyncio.sleep(POLL_S)
-        processes.end_members(container, self.uid)
+        processes.end_members(mark, self.uid)
 
     def _idle_shells(self, left: list[int]) -> list[int]:
         return [

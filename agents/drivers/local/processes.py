@@ -1,5 +1,6 @@
 """What /proc says of processes: who is alive, since when, and who belongs to an instance."""
 
+import hashlib
 import os
 import signal
 from collections.abc import Iterator
@@ -8,6 +9,14 @@ from pathlib import Path
 PROC = Path("/proc")
 # Everything that an instance starts inherits this, whatever it does to its session or its parent.
 MARK = "TESSERA_CONTAINER"
+
+
+def mark_of(container: str, state: Path) -> str:
+    """
+    Return the value of the mark: it names the agent's folder too, because two agents of one machine
+    may have containers of one name (a control plane of its own each, or one that was copied).
+    """
+    return f"{container}@{hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]}"
 
 
 def start_of(pid: int) -> str | None:
@@ -41,24 +50,24 @@ def send(pid: int, start: str, number: signal.Signals) -> bool:
     return True
 
 
-def members(container: str, uid: int | None) -> Iterator[int]:
+def members(mark: str, uid: int | None) -> Iterator[int]:
     """
     Yield the living processes of an instance: those of its uid when it has one of its own, else
     those that carry its mark.
     """
-    mark = f"{MARK}={container}".encode()
+    carried = f"{MARK}={mark}".encode()
     for entry in os.listdir(PROC):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         pid = int(entry)
-        if (_uid_of(pid) == uid if uid is not None else _has_mark(pid, mark)) and start_of(pid):
+        if (_uid_of(pid) == uid if uid is not None else _has_mark(pid, carried)) and start_of(pid):
             yield pid
 
 
-def end_members(container: str, uid: int | None) -> None:
+def end_members(mark: str, uid: int | None) -> None:
     """SIGKILL every process of the instance, until none is left that could start another."""
     for _ in range(20):
-        found = list(members(container, uid))
+        found = list(members(mark, uid))
         if not found:
             return
         for pid in found:

@@ -2,7 +2,8 @@
 The local runtime's driver: folders, processes, SSH banner. Keeps nothing in memory, so that a new
 agent finds what the last one started.
 
-    STATE/c/<container>/   label.json spec.json process.json exit.json traffic authorized_keys log
+    STATE/c/<container>/   label.json spec.json process.json exit.json traffic log
+                           authorized_keys password
     STATE/r/<residence>/   residence.json host_key data/        (data/ belongs to the instance)
 
 Folders are 0711 and files 0600, all root's, so that an instance reaches its own data and reads
@@ -78,9 +79,7 @@ class LocalRuntime:
         process = read_json(folder / "process.json")
         # From one reading: the start must not be missing where the life is known.
         main = self._main(container)
-        is_alive = label["boot"] == self._clock.now().boot and self._is_alive(
-            container, main, process
-        )
+        is_alive = label["boot"] == self._clock.now().boot and self._is_alive(label, main, process)
         ended = read_json(folder / "exit.json") or {}
         return Container(
             labels=_labels(label),
@@ -121,16 +120,17 @@ class LocalRuntime:
         folder.chmod(0o711)
         home, host_key = self._disk(folder, order.instance, "system", residences, uid)
         workspace, _ = self._disk(folder, order.instance, "workspace", residences, uid)
-        self._write_keys(folder, order.spec, uid)
+        self._write_doors(folder, order.spec, uid)
+        mark = processes.mark_of(labels.container, self._state)
         write_json(
             folder / "spec.json",
             {
-                "container": labels.container,
+                "mark": mark,
                 "uid": uid,
                 "listen": self._listen,
                 "host_key": str(host_key),
                 "cwd": str(workspace),
-                "env": _environment(order, labels, home, workspace),
+                "env": _environment(order, labels, home, workspace) | {processes.MARK: mark},
                 "command": order.spec.command,
                 "grace_s": order.spec.grace_s,
             },
@@ -143,6 +143,7 @@ class LocalRuntime:
                 "slices": [msgspec.to_builtins(part) for part in labels.slices],
                 "boot": self._clock.now().boot,
                 "uid": uid,
+                "mark": mark,
             },
         )
         await asyncio.to_thread(self._spawn, folder, labels)
@@ -150,7 +151,7 @@ class LocalRuntime:
     async def update(self, container: str, spec: AllocationSpec, spec_rev: int) -> None:
         label = self._label(container)
         folder = self._containers / container
-        self._write_keys(folder, spec, label["uid"])
+        self._write_doors(folder, spec, label["uid"])
         write_json(folder / "label.json", {**label, "spec_rev": spec_rev})
 
     async def terminate(self, container: str) -> None:
@@ -164,7 +165,7 @@ class LocalRuntime:
         main = self._main(container)
         if main is not None:
             processes.send(*main, signal.SIGKILL)
-        await asyncio.to_thread(processes.end_members, container, label["uid"])
+        await asyncio.to_thread(processes.end_members, _mark(label), label["uid"])
 
     async def remove(self, container: str) -> None:
         try:
@@ -213,12 +214,12 @@ class LocalRuntime:
         return noted["pid"], noted["started"]
 
     def _is_alive(
-        self, container: str, main: tuple[int, str] | None, process: dict[str, Any] | None
+        self, label: dict[str, Any], main: tuple[int, str] | None, process: dict[str, Any] | None
     ) -> bool:
         if main is not None:
             return processes.start_of(main[0]) == main[1]
         # The agent died between the start and its note: the mark in the environment tells.
-        return process is None and any(True for _ in processes.members(container, None))
+        return process is None and any(True for _ in processes.members(_mark(label), None))
 
     def _spawn(self, folder: Path, labels: Labels) -> None:
         answer = subprocess.run(
@@ -228,7 +229,7 @@ class LocalRuntime:
                 "PATH": PATH,
                 "LANG": "C.UTF-8",
                 "PYTHONPATH": str(CODE),
-                processes.MARK: labels.container,
+                processes.MARK: processes.mark_of(labels.container, self._state),
                 "TESSERA_NODE": labels.node,
                 "TESSERA_INSTANCE": labels.instance,
                 "TESSERA_ALLOCATION": labels.allocation,
@@ -272,14 +273,16 @@ class LocalRuntime:
             write_json(place / "residence.json", {"instance": instance, "kind": kind})
         return inside, place / "host_key"
 
-    def _write_keys(self, folder: Path, spec: AllocationSpec, uid: int | None) -> None:
-        path = folder / "authorized_keys"
-        aside = folder / "authorized_keys.new"
-        write_atomically(aside, "".join(f"{key.strip()}\n" for key in spec.ssh_keys).encode())
-        if uid is not None:
-            os.chown(aside, 0, uid)
-            aside.chmod(0o640)
-        aside.replace(path)
+    def _write_doors(self, folder: Path, spec: AllocationSpec, uid: int | None) -> None:
+        """Write who gets in: root's files, which the instance reads at each log-in."""
+        keys = "".join(f"{key.strip()}\n" for key in spec.ssh_keys)
+        for name, text in (("authorized_keys", keys), ("password", spec.password_digest)):
+            aside = folder / f"{name}.new"
+            write_atomically(aside, text.encode())
+            if uid is not None:
+                os.chown(aside, 0, uid)
+                aside.chmod(0o640)
+            aside.replace(folder / name)
 
     def _uid_of(self, instance: str) -> int | None:
         """
@@ -313,6 +316,11 @@ class LocalRuntime:
                 )
 
 
+def _mark(label: dict[str, Any]) -> str:
+    """One that an agent of before has started carries the container's name alone."""
+    return str(label.get("mark") or f"{label['allocation']}.{label['incarnation']}")
+
+
 def _traffic(path: Path) -> Traffic:
     try:
         out, into = path.read_text().split()
@@ -343,7 +351,6 @@ def _environment(order: Order, labels: Labels, home: Path, workspace: Path) -> d
         "HOME": str(home),
         "USER": USER,
         "LOGNAME": USER,
-        processes.MARK: labels.container,
         "TESSERA_INSTANCE": labels.instance,
         "TESSERA_NAME": order.spec.name,
         "TESSERA_WORKSPACE": str(workspace),
