@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 # fmt: off
 PREFIXES: Final = frozenset({
     "ten", "usr", "prj", "key", "ssh", "ins", "op", "quo", "req", "alc",
-    "run", "seg", "chg", "trf", "nod", "gpu", "agt", "evt", "hld", "sec", "prc",
+    "run", "seg", "chg", "trf", "nod", "gpu", "agt", "evt", "hld", "sec", "prc", "inv",
 })
 # fmt: on
 
