@@ -300,6 +300,13 @@ UNFOLD = {
     "SITE_HEADER": "Tessera",
     "SITE_SUBHEADER": _("Operator"),
     "SITE_SYMBOL": "grid_view",
+    "SITE_FAVICONS": [
+        {
+            "rel": "icon",
+            "type": "image/svg+xml",
+            "href": "rental.operate.sidebar.favicon",
+        }
+    ],
     "SITE_URL": "/",
     "SHOW_LANGUAGES": True,
     "STYLES": ["rental.operate.sidebar.stylesheet"],

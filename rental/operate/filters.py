@@ -23,6 +23,12 @@ def micro(amount: int | None) -> str:
 
 
 @register.filter
+def exact(amount: int) -> str:
+    """Micro-units as an amount to the last decimal place: where money is about to move."""
+    return words.exact_money(amount)
+
+
+@register.filter
 def hours(tenth_ticks: Fraction) -> str:
     return words.card_hours(tenth_ticks)
 
@@ -82,7 +88,8 @@ class Tiles:
         head, tail = self.instance
         return (
             f'<a class="op-cell w{cell.width} h{cell.hue}" href="{head}{cell.instance_id}{tail}"'
-            f' title="{facts} · {self.since} {self._moment(cell.since)}">{tenant}</a>'
+            f' title="{facts} · {self.since} {self._moment(cell.since)}">'
+            f"{tenant if cell.width > 2 else self._escape(cell.initials)}</a>"
         )
 
     def _escape(self, text: str) -> str:

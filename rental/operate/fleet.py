@@ -1,7 +1,7 @@
 """The fleet as a map: nodes, their cards, and who holds which cells of them since when."""
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -41,6 +41,7 @@ class Cell:
 
     width: int
     tenant: str = ""
+    initials: str = ""
     hue: int = 0
     instance_id: uuid.UUID | None = None
     instance: str = ""
@@ -95,6 +96,19 @@ class Fleet:
     @property
     def cards(self) -> int:
         return sum(len(one.cards) for one in self.nodes)
+
+    @property
+    def tenants(self) -> list[tuple[Cell, int]]:
+        """Who holds how many cells here, the greatest first, with a cell for colour and name."""
+        counts: Counter[str] = Counter()
+        shown: dict[str, Cell] = {}
+        for one in self.nodes:
+            for card in one.cards:
+                for cell in card.parts:
+                    if cell.tenant:
+                        counts[cell.tenant] += cell.width
+                        shown[cell.tenant] = cell
+        return [(shown[slug], count) for slug, count in counts.most_common()]
 
     @property
     def idle_cards(self) -> int:
@@ -178,7 +192,7 @@ def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, 
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT s.gpu_id, lower(part), upper(part), t.slug, s.tenant_id, a.instance_id,
+            SELECT s.gpu_id, lower(part), upper(part), t.slug, a.instance_id,
                    COALESCE(i.name, ''), COALESCE(i.offer_id, ''), s.created_at
             FROM scheduler_slice s
             CROSS JOIN LATERAL unnest(s.cells) AS part
@@ -190,11 +204,14 @@ def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, 
             """,
             [list(nodes)],
         )
-        for gpu, begin, end, slug, tenant, instance, name, offer, since in cursor:
+        rows = cursor.fetchall()
+        hues = {slug: place % HUES for place, slug in enumerate(sorted({row[3] for row in rows}))}
+        for gpu, begin, end, slug, instance, name, offer, since in rows:
             cell = Cell(
                 width=end - begin,
                 tenant=slug,
-                hue=tenant.int % HUES,
+                initials=initials_of(slug),
+                hue=hues[slug],
                 instance_id=instance,
                 instance=name,
                 offer=offer,
@@ -205,6 +222,12 @@ def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, 
 
 
 HUES: Final = 6  # colours that tell neighbours apart; the text says who it is
+
+
+def initials_of(slug: str) -> str:
+    """Return two letters for a narrow cell: "acme-vision" -> "AV", "acme" -> "AC"."""
+    first, _dash, rest = slug.partition("-")
+    return (first[:1] + rest[:1] if rest else slug[:2]).upper()
 
 
 def _card(gpu: Gpu, held: list[tuple[int, int, Cell]]) -> Card:

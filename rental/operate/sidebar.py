@@ -173,3 +173,7 @@ def stylesheet(_request: HttpRequest) -> str:
 
 def script(_request: HttpRequest) -> str:
     return static("operate/operate.js")
+
+
+def favicon(_request: HttpRequest) -> str:
+    return static("img/mark.svg")

@@ -11,21 +11,21 @@ from billing.core.money import MICRO, format_micro, round_half_up
 TENTH_TICKS_PER_CARD_HOUR: Final = 6000  # 600 ticks x 10 tenths
 
 REASONS: Final[dict[str, Any]] = {
-    "releasing": _("its last place is not given back yet"),
-    "residence": _("its disk is on another node"),
-    "region": _("in another region"),
-    "zone": _("in another zone"),
+    "releasing": _("the last place is not given back yet"),
+    "residence": _("the disk is elsewhere"),
+    "region": _("another region"),
+    "zone": _("another zone"),
     "cordoned": _("cordoned"),
     "silent": _("not heard from"),
-    "model": _("without this GPU model"),
-    "health": _("with this GPU model unhealthy"),
-    "mig": _("cannot be cut by MIG yet"),
-    "isolation": _("where strangers may not share a card"),
-    "gpu": _("with no room on a GPU"),
-    "vram": _("with too little GPU memory left"),
-    "cpu": _("with too little CPU left"),
-    "ram": _("with too little RAM left"),
-    "disk": _("with too little disk left"),
+    "model": _("no such GPU model"),
+    "health": _("such GPUs are unhealthy"),
+    "mig": _("MIG is not built yet"),
+    "isolation": _("strangers may not share a card there"),
+    "gpu": _("no room on a GPU"),
+    "vram": _("too little GPU memory left"),
+    "cpu": _("too little CPU left"),
+    "ram": _("too little RAM left"),
+    "disk": _("too little disk left"),
 }
 
 
@@ -36,11 +36,22 @@ def reasons_in_words(reasons: dict[str, int]) -> list[tuple[int, Any]]:
 
 
 def money(amount: int) -> str:
-    """Return micro-units with two decimal places, and with six where two would hide a part."""
-    places = 2 if amount % (MICRO // 100) == 0 else 6
-    whole, _dot, part = format_micro(amount, places=places).partition(".")
-    sign, digits = ("-", whole[1:]) if whole.startswith("-") else ("", whole)
-    return f"{sign}{int(digits):,}.{part}"
+    """Return micro-units with two decimal places; with more where two would show nothing."""
+    if 0 < abs(amount) < MICRO // 100:
+        return exact_money(amount)
+    return _grouped(format_micro(amount, places=2))
+
+
+def exact_money(amount: int) -> str:
+    """Return micro-units with every decimal place that says something, two at least."""
+    whole, _dot, part = format_micro(amount).partition(".")
+    return _grouped(f"{whole}.{part.rstrip('0').ljust(2, '0')}")
+
+
+def _grouped(text: str) -> str:
+    whole, _dot, part = text.partition(".")
+    sign = "-" if whole.startswith("-") else ""
+    return f"{sign}{int(whole.removeprefix('-')):,}.{part}"
 
 
 def card_hours(tenth_ticks: int | Fraction) -> str:

@@ -16,7 +16,7 @@ from billing.services.wallets import Balance, read_balance
 from billing.services.wallets import credit as credit_wallet
 from rental.operate.forms import CreditForm
 from rental.operate.page import FORM, show, staff_page
-from rental.operate.words import money
+from rental.operate.words import exact_money
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
 from rental.tenants.models import Tenant
@@ -111,10 +111,10 @@ def _given(request: HttpRequest, tenant: Tenant, form: CreditForm) -> bool:
         request,
         _("%(amount)s %(currency)s credited to %(tenant)s. The wallet holds %(posted)s now.")
         % {
-            "amount": money(amount),
+            "amount": exact_money(amount),
             "currency": balance.currency,
             "tenant": tenant.name,
-            "posted": money(balance.posted),
+            "posted": exact_money(balance.posted),
         },
     )
     return True

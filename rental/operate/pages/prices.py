@@ -17,7 +17,7 @@ from rental.catalog.services import price_key
 from rental.operate.forms import PriceForm
 from rental.operate.page import FORM, may, show, staff_page
 from rental.operate.prices import Priced, list_prices, reach_of
-from rental.operate.words import money
+from rental.operate.words import exact_money
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
 
@@ -141,7 +141,7 @@ def _published(
         _("%(offer)s costs %(price)s %(currency)s an hour from %(time)s on.")
         % {
             "offer": priced.offer.name,
-            "price": money(new.price),
+            "price": exact_money(new.price),
             "currency": settings.BILLING_CURRENCY,
             "time": _moment(new.begins_at),
         },
