@@ -232,7 +232,8 @@ SCHEDULER_REQUEST_TTL = env_seconds("SCHEDULER_REQUEST_TTL", 24 * 3600, minimum=
 SCHEDULER_STOCK_KEPT = env_seconds("SCHEDULER_STOCK_KEPT", 3, minimum=0)
 
 # --- instances
-# Seals the secrets that tenants keep. Unset, none can be kept; lost, all are.
+# Seals the secrets that tenants keep and instances' passwords. Unset, none can be kept; lost, all
+# are.
 SECRETS_KEY = env_key("SECRETS_KEY")
 
 # --- api
