@@ -1,29 +1,16 @@
-"""The operator's pages for prices, wallets, runs and charges: to be read; actions call services."""
+"""
+The operator's pages for prices, wallets, runs and charges: to be read. Wallets are credited and
+prices published on pages of ``rental.operate``, through services.
+"""
 
-import uuid
-from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
-from django import forms
-from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
+from django.contrib import admin
 from django.utils.translation import gettext_lazy as _
-from unfold.decorators import action
-from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from billing.core.money import format_micro, parse_micro
-from billing.errors import BillingError
+from billing.core.money import format_micro
 from billing.models import Charge, Hold, Posting, PriceVersion, Run, Segment, Transfer, Wallet
-from billing.services.wallets import credit
-from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
-from rental.tenants.admin import staff_actor
-from rental.tenants.models import User
-
-# A slip of the keyboard should not become a fortune; more is credited in steps.
-LARGEST_CREDIT = 1_000_000_000_000  # micro-units: one million
+from rental.records.admin import SEE_ALSO, ReadOnlyAdmin, ReadOnlyInline, linked, links
 
 
 def _money(name: str, label: Any) -> Any:
@@ -36,27 +23,10 @@ def _money(name: str, label: Any) -> Any:
     return column
 
 
-class CreditForm(forms.Form):
-    """``key`` is made with the page, so that a form sent twice credits once."""
-
-    amount = forms.CharField(label=_("Amount"), max_length=24, widget=UnfoldAdminTextInputWidget)
-    reason = forms.CharField(label=_("Reason"), max_length=500, widget=UnfoldAdminTextareaWidget)
-    key = forms.UUIDField(widget=forms.HiddenInput)
-
-    def clean_amount(self) -> int:
-        try:
-            amount = parse_micro(self.cleaned_data["amount"])
-        except ValueError:
-            raise forms.ValidationError(_("An amount has at most six decimal places.")) from None
-        if not 0 < amount <= LARGEST_CREDIT:
-            raise forms.ValidationError(_("Between 0 and 1,000,000."))
-        return amount
-
-
 @admin.register(Wallet)
 class WalletAdmin(ReadOnlyAdmin):
     list_display = (
-        "tenant",
+        linked("tenant", _("tenant")),
         "kind",
         _money("posted", _("posted")),
         _money("held", _("held")),
@@ -66,47 +36,16 @@ class WalletAdmin(ReadOnlyAdmin):
     )
     list_select_related = ("tenant",)
     search_fields = ("tenant__name", "tenant__slug")
-    actions_detail = ("credit_wallet",)
+    readonly_fields = ("see_also",)
 
-    def has_credit_permission(self, request: HttpRequest, _object_id: object = None) -> bool:
-        return bool(cast(User, request.user).has_staff_verb("billing:credit"))
-
-    @action(  # type: ignore[untyped-decorator]
-        description=_("Credit wallet"), url_path="credit", permissions=["credit"]
-    )
-    def credit_wallet(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask for amount and reason, then call the service; who, why and how much is audited."""
-        if not self.has_credit_permission(request):
-            raise PermissionDenied
-        wallet = get_object_or_404(Wallet.objects.select_related("tenant"), pk=object_id)
-        form = CreditForm(request.POST or None, initial={"key": uuid.uuid4()})
-        if request.method == "POST" and form.is_valid():
-            try:
-                _credit(wallet, form, request, now=timezone.now())
-            except BillingError as error:
-                form.add_error(None, str(error))
-            else:
-                messages.success(request, _("The wallet was credited."))
-                return redirect("admin:billing_wallet_change", object_id)
-        context = self.admin_site.each_context(request) | {
-            "title": _("Credit wallet"),
-            "wallet": wallet,
-            "posted": format_micro(wallet.posted),
-            "form": form,
-            "opts": Wallet._meta,
-        }
-        return render(request, "billing/credit_wallet.html", context)
-
-
-def _credit(wallet: Wallet, form: CreditForm, request: HttpRequest, *, now: datetime) -> None:
-    credit(
-        tenant_id=wallet.tenant_id,
-        amount=form.cleaned_data["amount"],
-        reason=form.cleaned_data["reason"],
-        actor=staff_actor(request),
-        key=f"admin/{form.cleaned_data['key']}",
-        now=now,
-    )
+    @admin.display(description=SEE_ALSO)
+    def see_also(self, wallet: Wallet) -> str:
+        slug = wallet.tenant.slug
+        return links(
+            (_("credit it"), "operate:credit", f"?q={slug}"),
+            (_("transfers"), "admin:billing_transfer_changelist", f"?q={slug}"),
+            (_("holds"), "admin:billing_hold_changelist", f"?q={slug}"),
+        )
 
 
 @admin.register(PriceVersion)
@@ -125,7 +64,7 @@ class SegmentInline(ReadOnlyInline):
 class RunAdmin(ReadOnlyAdmin):
     list_display = (
         "id",
-        "tenant",
+        linked("tenant", _("tenant")),
         "instance_id",
         "opened_at",
         "started_at",
@@ -137,7 +76,7 @@ class RunAdmin(ReadOnlyAdmin):
     )
     list_filter = ("suspect", "settled", "close_reason")
     list_select_related = ("tenant",)
-    search_fields = ("=id", "=instance_id", "=allocation_id")
+    search_fields = ("=id", "=instance_id", "=allocation_id", "tenant__slug")
     inlines = (SegmentInline,)
     show_full_result_count = False  # counting a large table costs more than the page
 
@@ -146,8 +85,8 @@ class RunAdmin(ReadOnlyAdmin):
 class ChargeAdmin(ReadOnlyAdmin):
     list_display = (
         "id",
-        "tenant",
-        "run",
+        linked("tenant", _("tenant")),
+        linked("run", _("run")),
         "component",
         "units",
         "period",
@@ -162,8 +101,9 @@ class ChargeAdmin(ReadOnlyAdmin):
 
 @admin.register(Posting)
 class PostingAdmin(ReadOnlyAdmin):
-    list_display = ("id", "tenant", _money("total", _("total")), "created_at")
+    list_display = ("id", linked("tenant", _("tenant")), _money("total", _("total")), "created_at")
     list_select_related = ("tenant",)
+    search_fields = ("=id", "tenant__slug")
     show_full_result_count = False
     ordering = ("-id",)
 
@@ -172,7 +112,7 @@ class PostingAdmin(ReadOnlyAdmin):
 class TransferAdmin(ReadOnlyAdmin):
     list_display = (
         "id",
-        "tenant",
+        linked("tenant", _("tenant")),
         "code",
         "debit",
         "credit",
@@ -199,4 +139,4 @@ class HoldAdmin(ReadOnlyAdmin):
     )
     list_filter = ("state",)
     list_select_related = ("tenant",)
-    search_fields = ("=instance_id",)
+    search_fields = ("=instance_id", "tenant__slug")

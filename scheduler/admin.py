@@ -16,7 +16,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
+from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline, linked
 from rental.records.audit import record_event
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
@@ -278,7 +278,7 @@ class GpuAdmin(ReadOnlyAdmin):
         "uuid",
         "serial",
         "model",
-        "node",
+        linked("node", _("node")),
         "index",
         "vram_free_mib",
         "memory_mib",
@@ -291,7 +291,15 @@ class GpuAdmin(ReadOnlyAdmin):
 
 @admin.register(Slice)
 class SliceAdmin(ReadOnlyAdmin):
-    list_display = ("gpu", "mode", "cells", "vram_mib", "tenant", "allocation", "released_at")
+    list_display = (
+        "gpu",
+        "mode",
+        "cells",
+        "vram_mib",
+        linked("tenant", _("tenant")),
+        linked("allocation", _("allocation")),
+        "released_at",
+    )
     list_filter = ("mode", ("released_at", admin.EmptyFieldListFilter))
     list_select_related = ("gpu", "tenant", "allocation")
     search_fields = ("gpu__uuid", "tenant__slug")
@@ -303,7 +311,7 @@ class RequestAdmin(ReadOnlyAdmin):
 
     list_display = (
         "id",
-        "tenant",
+        linked("tenant", _("tenant")),
         "state",
         "mode",
         "count",
@@ -341,8 +349,8 @@ class SliceInline(TabularInline):  # type: ignore[misc]  # unfold is untyped
 class AllocationAdmin(ReadOnlyAdmin):
     list_display = (
         "id",
-        "tenant",
-        "node",
+        linked("tenant", _("tenant")),
+        linked("node", _("node")),
         "want",
         "phase",
         "incarnation",

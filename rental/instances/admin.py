@@ -13,7 +13,8 @@ from django.utils.translation import ngettext
 from rental.instances import services
 from rental.instances.errors import InstanceError
 from rental.instances.models import Endpoint, Instance, Notice, Operation, Secret
-from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
+from rental.records.admin import SEE_ALSO, ReadOnlyAdmin, ReadOnlyInline, linked, links
+from rental.records.ids import to_text
 from rental.tenants.admin import staff_actor
 from rental.tenants.models import User
 
@@ -35,7 +36,18 @@ class NoticeInline(ReadOnlyInline):
 
 @admin.register(Instance)
 class InstanceAdmin(ReadOnlyAdmin):
-    list_display = ("name", "tenant", "state", "health", "offer", "market", "state_at")
+    list_display = (
+        "name",
+        linked("tenant", _("tenant")),
+        "state",
+        "health",
+        linked("offer", _("offer")),
+        "market",
+        "region",
+        "state_at",
+        "created_at",
+    )
+    readonly_fields = ("see_also",)
     list_filter = ("state", "health", "market", "region")
     list_select_related = ("tenant", "offer")
     search_fields = ("name", "slug", "tenant__slug", "id")
@@ -43,6 +55,24 @@ class InstanceAdmin(ReadOnlyAdmin):
     exclude = ("env", "command")
     inlines = (EndpointInline, OperationInline, NoticeInline)
     actions = ("stop", "release")
+
+    @admin.display(description=SEE_ALSO)
+    def see_also(self, instance: Instance) -> str:
+        """What other rooms have of it; their lists are searched by its id."""
+        query = f"?q={instance.pk}"
+        return links(
+            (_("allocations"), "admin:scheduler_allocation_changelist", query),
+            (_("requests"), "admin:scheduler_request_changelist", query),
+            (_("disks"), "admin:scheduler_residence_changelist", query),
+            (_("runs"), "admin:billing_run_changelist", query),
+            (_("charges"), "admin:billing_charge_changelist", query),
+            (_("operations"), "admin:rental_operation_changelist", query),
+            (
+                _("audit log"),
+                "admin:tenants_auditevent_changelist",
+                f"?q={to_text('ins', instance.pk)}",
+            ),
+        )
 
     def has_manage_permission(self, request: HttpRequest) -> bool:
         return cast(User, request.user).has_staff_verb("rental:write")
@@ -76,15 +106,29 @@ class InstanceAdmin(ReadOnlyAdmin):
 
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
-    list_display = ("id", "instance", "kind", "state", "created_at", "finished_at")
+    list_display = (
+        "id",
+        linked("instance", _("instance")),
+        "kind",
+        "state",
+        "created_at",
+        "finished_at",
+    )
     list_filter = ("kind", "state")
     list_select_related = ("instance",)
-    search_fields = ("instance__slug", "instance__id")
+    search_fields = ("instance__name", "instance__slug", "instance__id")
 
 
 @admin.register(Notice)
 class NoticeAdmin(ReadOnlyAdmin):
-    list_display = ("instance", "kind", "threshold_s", "at", "deadline", "withdrawn_at")
+    list_display = (
+        linked("instance", _("instance")),
+        "kind",
+        "threshold_s",
+        "at",
+        "deadline",
+        "withdrawn_at",
+    )
     list_filter = ("kind", "threshold_s")
     list_select_related = ("instance",)
     search_fields = ("instance__slug", "instance__id")

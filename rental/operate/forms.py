@@ -7,7 +7,6 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import (
     UnfoldAdminSelectWidget,
-    UnfoldAdminSplitDateTimeWidget,
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
 )
@@ -18,6 +17,7 @@ from scheduler.models import Zone
 # A slip of the keyboard should not become a fortune; more is credited in steps.
 LARGEST_CREDIT: Final = 1_000_000_000_000  # micro-units: one million
 LARGEST_PRICE: Final = 1_000_000_000_000
+LOCAL: Final = "%Y-%m-%dT%H:%M"  # as a browser's datetime-local field sends it
 
 
 class MoneyField(forms.CharField):
@@ -59,8 +59,11 @@ class PriceForm(forms.Form):
     """A new price per hour and when it begins; "at once" when no time is given."""
 
     price = MoneyField(label=_("New price per hour"), most=LARGEST_PRICE, least=0)
-    effective_at = forms.SplitDateTimeField(
-        label=_("Holds from"), required=False, widget=UnfoldAdminSplitDateTimeWidget
+    effective_at = forms.DateTimeField(
+        label=_("Holds from"),
+        required=False,
+        input_formats=[LOCAL],
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format=LOCAL),
     )
 
     def begins_at(self, *, now: datetime) -> datetime:

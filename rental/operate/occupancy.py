@@ -1,5 +1,5 @@
 """
-What the cards earned: card-hours there were, sold and held, and revenue for each.
+What the cards earned: card-hours that were available, sold and held, and revenue for each.
 
 Counted in tenth-ticks (a tenth of a card for 6 s) and in micro-units, both whole numbers, so that
 the lines add up to the totals and the totals to the ledger. Definitions: ``DEFINITIONS``, which
@@ -30,7 +30,7 @@ PERIODS: Final[dict[str, tuple[Any, timedelta]]] = {
 
 DEFINITIONS: Final[list[tuple[Any, Any]]] = [
     (
-        _("Card-hours there were"),
+        _("Card-hours available"),
         _(
             "Each card that its node reports now, for every hour since the node was enrolled. Time "
             "in which a node was down or cordoned is in it: nothing writes that down yet."
@@ -53,7 +53,7 @@ DEFINITIONS: Final[list[tuple[Any, Any]]] = [
         ),
     ),
     (
-        _("Revenue per card-hour sold, and per card-hour there was"),
+        _("Revenue per card-hour sold, and per card-hour available"),
         _(
             "The first says what customers pay on average; the second what a card in the rack "
             "earns, with its idle time. Compare the second with what the card costs you an hour."
@@ -78,7 +78,7 @@ class Line:
     cards: int = 0
     idle: int = 0
     held: int = 0  # tenths of cards
-    there: Fraction = field(default_factory=Fraction)
+    available: Fraction = field(default_factory=Fraction)
     sold: Fraction = field(default_factory=Fraction)
     revenue: int = 0
 
@@ -86,7 +86,7 @@ class Line:
         self.cards += other.cards
         self.idle += other.idle
         self.held += other.held
-        self.there += other.there
+        self.available += other.available
         self.sold += other.sold
         self.revenue += other.revenue
 
@@ -95,8 +95,8 @@ class Line:
         return _per_hour(self.revenue, self.sold)
 
     @property
-    def per_there(self) -> int | None:
-        return _per_hour(self.revenue, self.there)
+    def per_available(self) -> int | None:
+        return _per_hour(self.revenue, self.available)
 
 
 def _per_hour(revenue: int, tenth_ticks: Fraction) -> int | None:
@@ -131,7 +131,7 @@ def report(*, since: datetime, until: datetime) -> Report:
         one.cards += 1
         one.held += tenths
         one.idle += not tenths and gpu.health == GpuHealth.HEALTHY
-        one.there += _tenth_ticks(until - max(since, gpu.node.created_at))
+        one.available += _tenth_ticks(until - max(since, gpu.node.created_at))
     for node, model, sold, revenue in _booked(since=since, until=until):
         one = line(node, model)
         one.sold += sold

@@ -1,10 +1,65 @@
 """The base of every admin page for money, state and logs: to be read, never to be edited."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
+from django.contrib import admin
 from django.db import models
 from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin, TabularInline
+
+from rental.records.ids import MalformedId, from_text
+
+# The public form of an id, as customers and logs name things.
+PUBLIC_ID: Final = re.compile(r"\b([a-z]{2,3})_[0-9a-z]{26}\b")
+
+
+def as_uuids(words: str) -> str:
+    """Return search words with every public id (`ins_…`) as the UUID that the column holds."""
+
+    def uuid_of(found: re.Match[str]) -> str:
+        try:
+            return str(from_text(found[1], found[0]))
+        except MalformedId:
+            return found[0]
+
+    return PUBLIC_ID.sub(uuid_of, words)
+
+
+def linked(name: str, label: Any) -> Any:
+    """Return a column that shows the related row ``name`` and leads to its page."""
+
+    @admin.display(description=label, ordering=name)
+    def column(row: Any) -> Any:
+        other = getattr(row, name)
+        if other is None:
+            return "–"
+        address = f"admin:{other._meta.app_label}_{other._meta.model_name}_change"
+        return format_html('<a href="{}">{}</a>', reverse(address, args=[other.pk]), other)
+
+    return column
+
+
+def links(*pages: tuple[Any, str, str]) -> SafeString:
+    """
+    Return links to pages of the admin, each of (words, name of the page, query).
+
+    A page is named, not imported: it may be of a floor above, which may not be there.
+    """
+    found = []
+    for words, name, query in pages:
+        try:
+            found.append((f"{reverse(name)}{query}", words))
+        except NoReverseMatch:
+            continue
+    return format_html_join(" · ", '<a href="{}">{}</a>', found)
+
+
+SEE_ALSO: Final = _("see also")
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
@@ -15,6 +70,14 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
     """
 
     actions_on_top = True
+    # Whether a public id that is searched for stands in the table as a UUID (or else as it is).
+    keeps_uuids = True
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: "models.QuerySet[Any]", search_term: str
+    ) -> Any:
+        words = as_uuids(search_term) if self.keeps_uuids else search_term
+        return super().get_search_results(request, queryset, words)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

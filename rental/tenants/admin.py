@@ -18,7 +18,7 @@ from django.utils.translation import ngettext
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline
+from rental.records.admin import SEE_ALSO, ReadOnlyAdmin, ReadOnlyInline, linked, links
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
 from rental.tenants import services
@@ -203,6 +203,7 @@ class TenantAdmin(ReadOnlyAdmin):
     list_display = ("name", "slug", "status", "verification_level", "created_at")
     list_filter = ("status", "verification_level")
     search_fields = ("name", "slug")
+    readonly_fields = ("see_also",)
     actions = ("suspend", "resume", "verify_person", "verify_organization")
 
     def has_manage_permission(self, request: HttpRequest) -> bool:
@@ -215,7 +216,32 @@ class TenantAdmin(ReadOnlyAdmin):
     def get_fields(self, request: HttpRequest, obj: Tenant | None = None) -> Any:
         if obj is None:
             return ("name", "slug", "owner")
-        return ("name", "slug", "status", "verification_level", "time_zone", "created_at")
+        return (
+            "name",
+            "slug",
+            "status",
+            "verification_level",
+            "time_zone",
+            "created_at",
+            "see_also",
+        )
+
+    @admin.display(description=SEE_ALSO)
+    def see_also(self, tenant: Tenant) -> str:
+        query = f"?q={tenant.slug}"
+        return links(
+            (_("instances"), "admin:rental_instance_changelist", query),
+            (_("wallets"), "admin:billing_wallet_changelist", query),
+            (_("credit"), "operate:credit", query),
+            (_("transfers"), "admin:billing_transfer_changelist", query),
+            (_("runs"), "admin:billing_run_changelist", query),
+            (_("API keys"), "admin:tenants_apikey_changelist", query),
+            (
+                _("audit log"),
+                "admin:tenants_auditevent_changelist",
+                f"?tenant_id={tenant.pk}",
+            ),
+        )
 
     def get_inlines(self, request: HttpRequest, obj: Tenant | None) -> Any:
         return () if obj is None else (MembershipInline, ProjectInline)
@@ -269,7 +295,15 @@ class TenantAdmin(ReadOnlyAdmin):
 class ApiKeyAdmin(ReadOnlyAdmin):
     """Keys of all tenants, without their digests."""
 
-    list_display = ("name", "prefix", "tenant", "kind", "last_used_at", "expires_at", "revoked_at")
+    list_display = (
+        "name",
+        "prefix",
+        linked("tenant", _("tenant")),
+        "kind",
+        "last_used_at",
+        "expires_at",
+        "revoked_at",
+    )
     list_filter = ("kind",)
     list_select_related = ("tenant",)
     search_fields = ("prefix", "name", "tenant__slug")
@@ -292,7 +326,14 @@ class ApiKeyAdmin(ReadOnlyAdmin):
 
 @admin.register(SshKey)
 class SshKeyAdmin(ReadOnlyAdmin):
-    list_display = ("name", "fingerprint", "tenant", "user", "created_at", "deleted_at")
+    list_display = (
+        "name",
+        "fingerprint",
+        linked("tenant", _("tenant")),
+        "user",
+        "created_at",
+        "deleted_at",
+    )
     list_select_related = ("tenant", "user")
     search_fields = ("fingerprint", "name", "tenant__slug")
 
@@ -310,6 +351,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
     list_display = ("at", "verb", "subject", "actor_kind", "actor_id", "request_id")
     list_filter = ("actor_kind",)
     search_fields = ("=subject", "=actor_id", "=request_id", "=verb")
+    keeps_uuids = False  # subjects and actors are public ids
     ordering = ("-at",)
     show_full_result_count = False
 

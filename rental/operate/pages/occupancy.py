@@ -39,8 +39,8 @@ def occupancy(request: HttpRequest) -> HttpResponse:
 
 
 HEADER = (
-    "node", "gpu_model", "cards", "idle_cards_now", "held_cards_now", "card_hours_there",
-    "card_hours_sold", "revenue", "revenue_per_card_hour_sold", "revenue_per_card_hour_there",
+    "node", "gpu_model", "cards", "idle_cards_now", "held_cards_now", "card_hours_available",
+    "card_hours_sold", "revenue", "revenue_per_card_hour_sold", "revenue_per_card_hour_available",
     "currency", "since", "until",
 )  # fmt: skip
 
@@ -65,11 +65,11 @@ def _rows(found: Report) -> Iterator[list[object]]:
             line.cards,
             line.idle,
             f"{line.held // 10}.{line.held % 10}",
-            card_hours(line.there).replace(",", ""),
+            card_hours(line.available).replace(",", ""),
             card_hours(line.sold).replace(",", ""),
             format_micro(line.revenue),
             _micro(line.per_sold),
-            _micro(line.per_there),
+            _micro(line.per_available),
             settings.BILLING_CURRENCY,
             found.since.isoformat(),
             found.until.isoformat(),
