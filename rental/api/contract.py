@@ -40,6 +40,8 @@ PATH_IDS = {
     "secret_id": "sec",
     "api_key_id": "key",
     "project_id": "prj",
+    "user_id": "usr",
+    "invitation_id": "inv",
 }
 
 

@@ -8,12 +8,14 @@ from rental.api import (
     events,
     instances,
     keys,
+    members,
     money,
     operations,
     passwords,
     projects,
     quotes,
     secrets,
+    tenant,
 )
 
 app_name = "api"
@@ -43,6 +45,11 @@ urlpatterns = [
     path("transfers", money.TransferList.as_view()),
     path("projects", projects.ProjectList.as_view()),
     path("projects/<str:project_id>", projects.ProjectDetail.as_view()),
+    path("members", members.MemberList.as_view()),
+    path("members/<str:user_id>", members.MemberDetail.as_view()),
+    path("invitations", members.InvitationList.as_view()),
+    path("invitations/<str:invitation_id>", members.InvitationDetail.as_view()),
+    path("tenant", tenant.TenantDetail.as_view()),
     path("ssh-keys", keys.SshKeyList.as_view()),
     path("ssh-keys/<str:ssh_key_id>", keys.SshKeyDetail.as_view()),
     path("secrets", secrets.SecretList.as_view()),

@@ -13,12 +13,14 @@ from rental.catalog.models import Image, Offer
 from rental.catalog.services import price_key
 from rental.records.clock import database_now
 from rental.records.ids import to_text
-from rental.tenants.models import ApiKey
+from rental.tenants.models import ApiKey, Role
 from scheduler.models import GpuModel, Region, Zone
 from tests.factories.tenants import (
     OPERATOR,
     default_project,
     make_api_key,
+    make_invitation,
+    make_member,
     make_ssh_key,
     make_tenant,
 )
@@ -173,4 +175,6 @@ def ours(world, api) -> dict[str, str]:
         "secret_id": secret["id"],
         "api_key_id": to_text("key", key.id),
         "project_id": to_text("prj", default_project(world.tenant).id),
+        "user_id": to_text("usr", make_member(world.tenant, Role.DEVELOPER).pk),
+        "invitation_id": to_text("inv", make_invitation(world.tenant)[0].id),
     }

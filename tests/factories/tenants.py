@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 from itertools import count
 
 from rental.records.audit import Actor
+from rental.records.clock import database_now
 from rental.tenants import services
+from rental.tenants.contacts import parse_contact
 from rental.tenants.models import Membership, Project, Role, Tenant, User
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -63,6 +65,20 @@ def make_api_key(
         actor=rest.pop("actor", OPERATOR),
         now=now,
         **rest,
+    )
+
+
+def make_invitation(
+    tenant: Tenant, *, contact="bob@example.com", role=Role.DEVELOPER, by=None, now=None
+):
+    """Return (Invitation, token), made by the owner unless ``by`` is given."""
+    return services.invite(
+        tenant=tenant,
+        contact=parse_contact(contact),
+        role=role,
+        invited_by=by or owner_of(tenant),
+        actor=OPERATOR,
+        now=now or database_now(),
     )
 
 

@@ -16,11 +16,10 @@ from rental.tenants.errors import (
     AlreadyAMember,
     InvitationOver,
     InvitedSomebodyElse,
-    OnlyAnOwner,
     UnknownInvitation,
 )
 from rental.tenants.models import Invitation, Membership, Role, Tenant, User
-from rental.tenants.services.members import add_member
+from rental.tenants.services.members import add_member, check_owners_say
 
 LIFE: Final = timedelta(days=7)
 
@@ -37,6 +36,7 @@ def invite(
     contact: Contact,
     role: Role,
     invited_by: User | None,
+    by: str | None = None,
     actor: Actor,
     now: datetime,
 ) -> tuple[Invitation, str]:
@@ -44,12 +44,12 @@ def invite(
     Return an invitation and the token of its link, which is kept nowhere. An older open one for
     the same contact ends.
 
-    :param invited_by: None where the operator invites, who needs no role
+    :param invited_by: None where the operator invites
+    :param by: the role of who asks; None where the operator does
     :raises AlreadyAMember: if who owns the contact is in the tenant
-    :raises OnlyAnOwner: if somebody else would make an owner
+    :raises OnlyAnOwner: if ``by`` is none and would make an owner
     """
-    if invited_by is not None and role == Role.OWNER and not _may_invite(tenant, invited_by, role):
-        raise OnlyAnOwner
+    check_owners_say(by, role)
     if Membership.objects.of(tenant.id).filter(**{f"user__{contact.kind}": contact.value}).exists():
         raise AlreadyAMember(contact.value)
     Invitation.objects.of(tenant.id).open(at=now).filter(contact=contact.value).update(

@@ -50,7 +50,7 @@ def change_member_role(
     member = _locked(tenant, user, keeps_owner=role == Role.OWNER)
     before = member.role
     if before != role:
-        _check_owners_say(by, before, role)
+        check_owners_say(by, before, role)
         member.role = role
         member.save(update_fields=["role"])
         record_event(
@@ -79,7 +79,7 @@ def remove_member(
     """
     member = _locked(tenant, user, keeps_owner=False)
     before = member.role
-    _check_owners_say(by, before)
+    check_owners_say(by, before)
     member.delete()
     api_keys = ApiKey.objects.of(tenant.id).filter(created_by=user, revoked_at__isnull=True)
     revoked = [to_text("key", pk) for pk in api_keys.values_list("pk", flat=True)]
@@ -102,8 +102,12 @@ def put_first_steps_away(*, member: Membership, now: datetime) -> None:
     Membership.objects.filter(pk=member.pk, onboarded_at__isnull=True).update(onboarded_at=now)
 
 
-def _check_owners_say(by: str | None, *roles: str) -> None:
-    """An administrator could otherwise make himself an owner, or the owner a viewer."""
+def check_owners_say(by: str | None, *roles: str) -> None:
+    """
+    An administrator could otherwise make himself an owner, or the owner a viewer.
+
+    :raises OnlyAnOwner: if one of ``roles`` is an owner's and ``by`` is not
+    """
     if by is not None and by != Role.OWNER and Role.OWNER in roles:
         raise OnlyAnOwner
 

@@ -10,7 +10,7 @@ from rental.records.ids import to_text
 from rental.tenants.errors import SlugTaken, UnknownProject
 from rental.tenants.models import Project, Tenant
 from rental.tenants.services._rows import refused_as
-from rental.tenants.services.tenants import check_slug, slug_of
+from rental.tenants.services.tenants import check_slug, slug_of, with_tail
 
 
 @transaction.atomic
@@ -23,8 +23,12 @@ def create_project(
     :raises MalformedSlug: if ``slug`` cannot be part of a host name
     :raises SlugTaken: if a project of the tenant has it
     """
-    slug = slug or slug_of(name, otherwise="p")
-    check_slug(slug)
+    if slug:
+        check_slug(slug)
+    else:
+        slug = slug_of(name, otherwise="p")
+        if Project.objects.of(tenant.id).filter(slug=slug).exists():
+            slug = with_tail(slug)
     with refused_as(SlugTaken(slug)):
         project = Project.objects.create(tenant=tenant, slug=slug, name=name, created_at=now)
     record_event(

@@ -71,7 +71,7 @@ def slug_of(name: str, *, otherwise: str) -> str:
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:30].strip("-")
-    return slug if len(re.sub(r"[^a-z]", "", slug)) >= 2 else _with_tail(otherwise)
+    return slug if len(re.sub(r"[^a-z]", "", slug)) >= 2 else with_tail(otherwise)
 
 
 def create_tenant_named(
@@ -87,7 +87,7 @@ def create_tenant_named(
     tail.
     """
     slug = slug_of(name if slug_from is None else slug_from, otherwise="t")
-    for candidate in (slug, *(_with_tail(slug) for _ in range(5))):
+    for candidate in (slug, *(with_tail(slug) for _ in range(5))):
         try:
             return create_tenant(
                 name=name, slug=candidate, owner=owner, now=now, project_name=project_name
@@ -97,7 +97,8 @@ def create_tenant_named(
     raise SlugTaken(slug)
 
 
-def _with_tail(slug: str) -> str:
+def with_tail(slug: str) -> str:
+    """Return the slug with four random characters behind it, for where it is taken."""
     return f"{slug}-{''.join(secrets.choice(_TAIL) for _ in range(4))}"
 
 

@@ -80,6 +80,7 @@ def invite(visit: Visit) -> HttpResponse:
             contact=contact,
             role=form.cleaned_data["role"],
             invited_by=visit.user,
+            by=visit.role,
             actor=visit.actor,
             now=visit.now,
         )
