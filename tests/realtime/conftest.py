@@ -67,6 +67,7 @@ class Web:
     def __init__(self):
         self.hub = None
         application = build_web()
+        self.http = application.application_mapping["http"]
 
         async def remember_the_hub(scope, receive, send):
             self.loop, self.hub = asyncio.get_running_loop(), hub_here()
@@ -126,7 +127,9 @@ def sign_in(user):
 
 
 @pytest.fixture
-def web(transactional_db):
+def web(transactional_db, monkeypatch):
+    # Threads of the server that outlive a test keep no connection to its database.
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
     server = Web().start()
     yield server
     server.stop()
