@@ -40,8 +40,8 @@ def main() -> None:
         host=chosen.host,
         port=chosen.port,
         lifespan="on" if is_gateway else "off",  # Django knows no lifespan
-        # Agents' frames are small and many: compression would keep 0.25 MiB a link for nothing.
-        ws_per_message_deflate=not is_gateway,
+        # Frames are small and many: compression would keep its buffers for each link for nothing.
+        ws_per_message_deflate=False,
         ws_max_size=LONGEST_FRAME,
         log_config=None,  # config.logs has set logging up
         access_log=False,

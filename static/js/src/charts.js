@@ -159,12 +159,17 @@ class Charts {
     row.querySelector("[data-highest]").textContent = show(highest.length ? highest.reduce((a, b) => Math.max(a, b)) : undefined);
   }
 
+  #nothing({ none, soon, first }) {
+    if (!("running" in this.#root.dataset)) return none;
+    return this.#minutes <= HOUR ? soon : first;
+  }
+
   #say() {
     const words = this.#root.querySelector("[data-words]").dataset;
     const series = this.#series;
     let text = words.loading;
     if (this.#hasFailed) text = words.failed;
-    else if (series && !series.at.length) text = "running" in this.#root.dataset ? words.soon : words.none;
+    else if (series && !series.at.length) text = this.#nothing(words);
     else if (series?.source === "points") text = samplesAreLive() ? words.flowing : words.asked;
     else if (series) text = this.#minutes <= HOUR ? words.late : words.means.replace("{n}", series.step_s / 60);
     const place = this.#root.querySelector("[data-charts-state]");

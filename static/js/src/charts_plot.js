@@ -20,6 +20,8 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+const faded = (oklch) => oklch.replace(/\)$/, " / 14%)");
+
 function axes(unit, zone, minutesOf) {
   const font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const common = { stroke: colour("--muted"), font, grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
@@ -30,7 +32,7 @@ function axes(unit, zone, minutesOf) {
     return splits.map((at) => format.format(new Date(at * 1000)));
   };
   return [
-    { ...common, space: 70, values: (_, splits) => shown(splits) },
+    { ...common, size: 26, space: 70, values: (_, splits) => shown(splits) },
     { ...common, size: 46, values: (_, splits) => splits.map((value) => new Intl.NumberFormat(language()).format(value)) },
   ];
 }
@@ -75,7 +77,7 @@ export function drawPlot(uPlot, place, figure, data, minutesOf) {
     axes: axes(place.dataset.unit, zone, minutesOf),
     series: [
       {},
-      { stroke: line, width: 1.5, fill: colour("--shade"), points: { show: false } },
+      { stroke: line, width: 1.5, fill: faded(line), points: { show: false } },
       { stroke: colour("--faint"), width: 1, points: { show: false } },
     ],
     hooks: { setCursor: [(shown) => tellHovered(shown, place, figure, zone)] },
