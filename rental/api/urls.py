@@ -14,6 +14,7 @@ from rental.api import (
     passwords,
     projects,
     quotes,
+    samples,
     secrets,
     tenant,
 )
@@ -36,6 +37,7 @@ urlpatterns = [
     path("instances/<str:instance_id>/restart", instances.InstanceRestart.as_view()),
     path("instances/<str:instance_id>/release", instances.InstanceRelease.as_view()),
     path("instances/<str:instance_id>/password", passwords.InstancePassword.as_view()),
+    path("instances/<str:instance_id>/samples", samples.InstanceSamples.as_view()),
     path("instances/<str:instance_id>/segments", money.InstanceSegments.as_view()),
     path("instances/<str:instance_id>/charges", money.InstanceCharges.as_view()),
     path("operations", operations.OperationList.as_view()),

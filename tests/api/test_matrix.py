@@ -50,7 +50,7 @@ ADMIN = "admin/"  # staff only, see below
 STATIC = "static/"
 GATEWAY_PUBLIC = {"healthz", "metrics"}  # the operator's network; no tenant's data
 GATEWAY_AGENTS = {"agent/v1/enrol"}  # a one-time token in the body
-WEB_SOCKETS: set[str] = set()
+WEB_SOCKETS = {"ws/t/<slug:tenant>"}  # a session; strangers and others: tests/realtime
 GATEWAY_SOCKETS = {"agent/v1"}  # Authorization: Bearer tsa_…, see tests/gateway
 
 
