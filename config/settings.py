@@ -135,6 +135,7 @@ TEMPLATES = [
             "builtins": ["django_cotton.templatetags.cotton"],
             "libraries": {
                 "tessera": "rental.web.templatetags.tessera",
+                "prices": "rental.web.templatetags.prices",
                 "operate": "rental.operate.filters",
             },
             "context_processors": [

@@ -191,6 +191,7 @@ def _context(
     tells: str = "",
 ) -> LaunchContext:
     right = _estimate(visit, choices, form, order, tells=tells)
+    _mark(form, right.estimate.refusal)
     card = choices.card_of(right.chosen)
     here = [one for one in choices.cards if one.exists]
     elsewhere = [one for one in choices.cards if not one.exists]
@@ -217,8 +218,7 @@ def _estimate(
         refusal_of=order_refusal,
         now=visit.now,
     )
-    # A refused order whose words the gate says anyway is not told twice.
-    if found.refusal is not None and found.refusal.words == tells:
+    if found.refusal is not None:  # says itself why there is no price, or no order
         tells = ""
     root = visit.request.build_absolute_uri("/").rstrip("/")
     limit = found.quote.total_per_hour if found.quote else None
@@ -228,6 +228,12 @@ def _estimate(
         snippets=snippets_of(order, root=root, limit=limit),
         tells=tells,
     )
+
+
+def _mark(form: LaunchForm, refusal: Refusal | None) -> None:
+    """Say beside the field, too, why a form that was sent has no price."""
+    if form.is_bound and refusal and refusal.field in form.fields and not form.errors:
+        form.add_error(refusal.field, refusal.words)
 
 
 def _quote_id(visit: Visit) -> uuid.UUID | None:
