@@ -58,6 +58,11 @@ def may(request: HttpRequest, verb: str) -> bool:
     return bool(cast(User, request.user).has_staff_verb(verb))
 
 
+def asked(request: HttpRequest, name: str) -> str:
+    """Return a parameter of the address, cut to what a filter can be; "" without it."""
+    return request.GET.get(name, "").replace("\0", "").strip()[:80]  # PostgreSQL takes no NUL
+
+
 def show(
     request: HttpRequest, template: str, *, title: Any, status: int = 200, **context: Any
 ) -> HttpResponse:

@@ -15,7 +15,7 @@ from billing.services.ledger import arrears_of
 from billing.services.wallets import Balance, read_balance
 from billing.services.wallets import credit as credit_wallet
 from rental.operate.forms import CreditForm
-from rental.operate.page import FORM, show, staff_page
+from rental.operate.page import FORM, asked, show, staff_page
 from rental.operate.words import exact_money
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
@@ -41,7 +41,7 @@ class Preview:
 
 @staff_page(VERB)
 def choose(request: HttpRequest) -> HttpResponse:
-    words = request.GET.get("q", "").strip()[:80]
+    words = asked(request, "q")
     tenants = Tenant.objects.order_by("name", "slug")
     if words:
         tenants = tenants.filter(

@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext_lazy as _
 
 from rental.operate.fleet import NODES_ON_A_PAGE, STATES, Filters, load_fleet
-from rental.operate.page import CHANGE, may, show, staff_page
+from rental.operate.page import CHANGE, asked, may, show, staff_page
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
 from scheduler.errors import UnknownNode
@@ -29,17 +29,20 @@ SWITCHES: Final[dict[str, tuple[Any, Any]]] = {
 
 @staff_page(READ)
 def fleet(request: HttpRequest) -> HttpResponse:
-    asked = {name: request.GET.get(name, "") for name in ("region", "zone", "model", "state")}
-    asked["model"] = _uuid_or_nothing(asked["model"])
-    filters = Filters(**asked)
-    found = load_fleet(filters, after=request.GET.get("after", ""))
+    filters = Filters(
+        region=asked(request, "region"),
+        zone=asked(request, "zone"),
+        model=_uuid_or_nothing(asked(request, "model")),
+        state=asked(request, "state"),
+    )
+    found = load_fleet(filters, after=asked(request, "after"))
     return show(
         request,
         "fleet.html",
         title=_("Fleet"),
         fleet=found,
         filters=filters,
-        is_filtered=any(asked.values()),
+        is_filtered=filters != Filters(),
         states=STATES,
         page_size=NODES_ON_A_PAGE,
         may_write=may(request, WRITE),

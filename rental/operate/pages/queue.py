@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from rental.instances.models import Instance
 from rental.operate.forms import ReasonForm
-from rental.operate.page import FORM, may, show, staff_page
+from rental.operate.page import FORM, asked, may, show, staff_page
 from rental.operate.queue import WaitsNoMore, cancel_waiting, load_queue
 from rental.operate.words import reasons_in_words
 from rental.records.clock import database_now
@@ -21,7 +21,7 @@ READ, WRITE = "scheduler:read", "rental:write"
 
 @staff_page(READ)
 def queue(request: HttpRequest) -> HttpResponse:
-    tenant = request.GET.get("tenant", "")[:40]
+    tenant = asked(request, "tenant")
     return show(
         request,
         "queue.html",
@@ -36,7 +36,7 @@ def queue(request: HttpRequest) -> HttpResponse:
 @staff_page(WRITE, FORM)
 def cancel(request: HttpRequest, request_id: uuid.UUID) -> HttpResponse:
     """Show what is taken back and ask why, then call the service."""
-    asked = get_object_or_404(Request.objects.select_related("tenant"), pk=request_id)
+    waits = get_object_or_404(Request.objects.select_related("tenant"), pk=request_id)
     form = ReasonForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -57,8 +57,8 @@ def cancel(request: HttpRequest, request_id: uuid.UUID) -> HttpResponse:
         request,
         "cancel_request.html",
         title=_("Take a request back"),
-        asked=asked,
-        instance=Instance.objects.select_related("offer").filter(pk=asked.instance_id).first(),
-        reasons=reasons_in_words(asked.reasons),
+        asked=waits,
+        instance=Instance.objects.select_related("offer").filter(pk=waits.instance_id).first(),
+        reasons=reasons_in_words(waits.reasons),
         form=form,
     )
