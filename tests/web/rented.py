@@ -3,6 +3,7 @@
 import json
 import re
 import uuid
+from html import unescape
 
 from django.test import Client
 
@@ -45,7 +46,9 @@ class Rented:
 
     def browser(self, user=None, *, htmx=False) -> Client:
         client = Client(headers=HTMX if htmx else None)
-        client.force_login(user or self.owner)
+        user = user or self.owner
+        type(user).objects.filter(pk=user.pk).update(language="en")
+        client.force_login(user)
         return client
 
     def member(self, role=Role.VIEWER):
@@ -78,7 +81,6 @@ def events_of(response) -> dict:
 
 def text_of(response) -> str:
     """The page's words, one space between them."""
-    words = re.sub(
-        r"<(script|style|template)\b.*?</\1>", " ", response.content.decode(), flags=re.S
-    )
-    return " ".join(re.sub(r"<[^>]+>", " ", words).split())
+    html = re.sub(r"</?(strong|code|time)\b[^>]*>", "", response.content.decode())
+    words = re.sub(r"<(script|style|template)\b.*?</\1>", " ", html, flags=re.S)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", words)).split())

@@ -98,7 +98,8 @@ def show_detail(visit: Visit, instance_id: uuid.UUID) -> HttpResponse:
     tab = asked if asked in TABS else "connect"
     url = head["shown"].url
     tabs = [Tab(name=name, label=label, url=f"{url}?tab={name}") for name, label in TABS.items()]
-    detail = Detail(**head, tab=tab, tabs=tabs, **_content(visit, head["sheet"], tab))
+    content = _content(visit, head["sheet"], tab)
+    detail = Detail(**(head | content), tab=tab, tabs=tabs)
     return visit.render("web/instances/detail.html", detail)
 
 
