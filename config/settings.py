@@ -204,13 +204,6 @@ DATABASES = {
     )
 }
 REDIS_URL = env_text("REDIS_URL", "redis://127.0.0.1:6379/0")
-# Browsers' sockets only, and only "row X changed"; orders to agents never travel here.
-CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL]},
-    }
-}
 
 # --- hints
 # False drops every hint to Celery; sweeps find the work all the same (the black-hole test).

@@ -45,10 +45,6 @@ class AgentConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels i
     answered from memory. ``scope["gateway"]`` is the process's gateway.
     """
 
-    # No such layer is configured, on purpose: orders never travel through one, and a gateway
-    # works while Valkey is away.
-    channel_layer_alias = "agents"
-
     link: Link | None = None
     writer: asyncio.Task[None] | None = None
     strikes = 0
