@@ -147,7 +147,7 @@ def open_page(chromium, web):
     def open_it(kind="light", *, user=None, **options):
         context = chromium.new_context(base_url=web.url, **KINDS[kind], **options)
         context.add_init_script(TELL_VIOLATIONS)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
         page.watch = Watch(page, web.address)
