@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from rental.instances.actions import Action, Verb
+from rental.instances.effects import CommandVerb
 from rental.instances.models import Instance
 from rental.instances.states import InstanceState
 
@@ -30,7 +31,7 @@ class Button:
 class Look:
     """``verb``: the command behind the word; cancel and retry are stop and start, aptly named."""
 
-    verb: Verb
+    verb: CommandVerb
     label: Promise
     icon: str
     kind: str = "plain"

@@ -69,7 +69,7 @@ def _audit(event: Event) -> Line:
 
 
 def _operation(event: Event) -> Line:
-    words = ENDED.get((event.verb, event.outcome)) or OUTCOMES.get(event.outcome, event.outcome)
+    words = ENDED.get((event.verb, event.outcome)) or OUTCOMES.get(event.outcome) or event.outcome
     return Line(
         at=event.at,
         words=str(words),

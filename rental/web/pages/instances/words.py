@@ -56,7 +56,7 @@ def _one_reason(name: str, n: int) -> str:
     if line is None:
         return ngettext("%(n)d node: %(name)s", "%(n)d nodes: %(name)s", n) % {"n": n, "name": name}
     if isinstance(line, Promise) and name not in ("releasing", "refused"):
-        return str(line % {"n": n})  # type: ignore[operator]
+        return str(line % {"n": n})
     return str(line)
 
 
