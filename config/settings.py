@@ -69,7 +69,8 @@ LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "var" / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+# What was built, not what it is built from.
+STATICFILES_DIRS = [(part, BASE_DIR / "static" / part) for part in ("dist", "img")]
 
 INSTALLED_APPS = [
     "unfold",
@@ -189,6 +190,10 @@ CONTENT_SECURITY_POLICY = {
 
 # --- static files: served by whitenoise, from STATIC_ROOT where `collectstatic` has filled it
 WHITENOISE_USE_FINDERS = True
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "config.static.CollectedStatic"},
+}
 warnings.filterwarnings("ignore", message="No directory at", category=UserWarning)  # not filled
 
 # --- logs

@@ -63,6 +63,13 @@ function showImages(form) {
   form.querySelector("[data-image-none]").hidden = shown > 0;
 }
 
+// The list scrolls by itself; the page must not.
+function showChosenImage(form) {
+  const image = form.querySelector("[name=image]:checked")?.closest("[data-image]");
+  const list = image?.closest(".image-list");
+  if (list) list.scrollTop = image.offsetTop - list.clientHeight / 3;
+}
+
 function warnOfNoAccess(form) {
   const fields = new FormData(form);
   const isOpen = fields.has("password_login") || fields.getAll("ssh_keys").length > 0 || fields.get("new_key")?.trim();
@@ -91,6 +98,7 @@ function prepare() {
   const card = slug && form.querySelector(`[data-card][value="${CSS.escape(slug)}"]`);
   if (card) { card.checked = true; chooseCard(form, slug); } // a browser that came back may have kept other choices
   showImages(form);
+  showChosenImage(form);
   warnOfNoAccess(form);
   if (!compare(form)) ask(form);
 }
