@@ -3,7 +3,7 @@ What may be done with an instance now, and why not: one table for the services, 
 console, so that nothing is offered that would be refused.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -67,15 +67,22 @@ WORDS: Final[dict[Why, Promise]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """``code``: why it is not legal now, "" if it is; ``why``: the same in words."""
+    """``code``: why it is not legal in the ``state``, "" if it is; ``why``: the same in words."""
 
     verb: Verb
+    state: str
     code: Why = ""
-    why: str = ""
 
     @property
     def legal(self) -> bool:
         return not self.code
+
+    @property
+    def why(self) -> str:
+        if self.code == "state":
+            words = gettext("Not possible while it is: %(state)s.")
+            return words % {"state": state_word(self.state).label}
+        return str(WORDS[self.code]) if self.code else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,25 +129,32 @@ def legal_actions(
 
     :param may: whether the caller may do a verb of ``permissions``
     """
-    return {verb: _action(instance, verb, may, conditions) for verb in STATES}
+    writes = may("instances:write")
+    return {
+        verb: Action(
+            verb=verb,
+            state=instance.state,
+            code=_why_not(instance, verb, writes=writes, conditions=conditions),
+        )
+        for verb in STATES
+    }
 
 
-def _action(
-    instance: Instance, verb: Verb, may: Callable[[str], bool], conditions: Conditions
-) -> Action:
-    code = _why_not(instance, verb, may, conditions)
-    if code == "state":
-        words = gettext("Not possible while it is: %(state)s.")
-        return Action(verb=verb, code=code, why=words % {"state": state_word(instance.state).label})
-    return Action(verb=verb, code=code, why=str(WORDS[code]) if code else "")
+def legal_verbs(
+    instance: Instance, *, writes: bool, conditions: Conditions = NOTHING_KNOWN
+) -> list[Verb]:
+    """Return the legal ones alone. ``writes``: whether the caller may change instances at all."""
+    return [
+        verb
+        for verb in STATES
+        if not _why_not(instance, verb, writes=writes, conditions=conditions)
+    ]
 
 
-def _why_not(
-    instance: Instance, verb: Verb, may: Callable[[str], bool], conditions: Conditions
-) -> Why:
-    if S(instance.state) not in STATES[verb]:
+def _why_not(instance: Instance, verb: Verb, *, writes: bool, conditions: Conditions) -> Why:
+    if instance.state not in STATES[verb]:
         return "state"
-    if not may("instances:write"):
+    if not writes:
         return "role"
     if verb == "release" and instance.protected:
         return "protected"
@@ -166,7 +180,3 @@ def _why_no_start(instance: Instance, conditions: Conditions) -> Why:
     if price is not None and conditions.left is not None and conditions.left < -(-price // 2):
         return "balance"
     return ""
-
-
-def legal_verbs(actions: Mapping[Verb, Action]) -> Sequence[Verb]:
-    return [verb for verb, action in actions.items() if action.legal]

@@ -25,6 +25,7 @@ from rental.instances.actions import (
     Conditions,
     Verb,
     legal_actions,
+    legal_verbs,
 )
 from rental.instances.effects import Effect, effect_of
 from rental.instances.history import Event, events_of
@@ -131,9 +132,10 @@ def with_actions(instances: Sequence[Instance], may: May) -> list[Instance]:
     conditions = Conditions()
     if startable(instances):
         conditions = Conditions(is_active=_is_active(instances[0].tenant_id))
+    writes = may("instances:write")
     for instance in instances:
-        actions = legal_actions(instance, may, conditions).values()
-        vars(instance)["shown_actions"] = [action.verb for action in actions if action.legal]
+        verbs = legal_verbs(instance, writes=writes, conditions=conditions)
+        vars(instance)["shown_actions"] = verbs
     return list(instances)
 
 
