@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import threading
 
 import pytest
@@ -96,14 +97,33 @@ class Web:
         host, port = self._server.servers[0].sockets[0].getsockname()
         return f"{host}:{port}"
 
-    def dial(self, slug, *, session="", origin=None, path=None):
+    def dial(self, slug, *, session="", origin=None):
         """Open a socket as a browser does; raises InvalidStatus if the handshake is refused."""
-        socket = connect(
-            f"ws://{self.address}/{path or f'ws/t/{slug}'}",
+        dialled = connect(
+            f"ws://{self.address}/ws/t/{slug}",
             origin=origin or f"http://{self.address}",
             additional_headers={"Cookie": f"{settings.SESSION_COOKIE_NAME}={session}"},
         )
-        return Page(self._open.enter_context(socket))
+        return Page(self._open.enter_context(dialled))
+
+    def dial_and_never_read(self, slug, *, session):
+        """Open a socket whose page has stopped; the kernel keeps 4 KiB for it."""
+        wire = self._open.enter_context(socket.socket())
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, port = self.address.split(":")
+        wire.connect((host, int(port)))
+        lines = [
+            f"GET /ws/t/{slug} HTTP/1.1",
+            f"Host: {self.address}",
+            f"Origin: http://{self.address}",
+            f"Cookie: {settings.SESSION_COOKIE_NAME}={session}",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        ]
+        wire.sendall("\r\n".join([*lines, "", ""]).encode())
+        assert wire.recv(12) == b"HTTP/1.1 101"
 
     def run(self, coroutine):
         """Run it in the server's event loop; return its result."""
