@@ -24,3 +24,6 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 # Each test sees the stock that it made.
 SCHEDULER_STOCK_KEPT = timedelta(0)
+
+# Most tests of the admin are not about who gets in; tests/tenants/test_staff.py are.
+STAFF_MFA_REQUIRED = False

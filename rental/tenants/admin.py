@@ -1,10 +1,10 @@
 """The operator's pages for users, tenants, keys and records. Changes go through services."""
 
-from typing import Any, cast
+from typing import Any
 
-from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
@@ -19,8 +19,9 @@ from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from rental.records.admin import SEE_ALSO, ReadOnlyAdmin, ReadOnlyInline, linked, links
-from rental.records.audit import Actor, record_event
+from rental.records.audit import record_event
 from rental.records.ids import to_text
+from rental.tenants import admin_joining as admin_joining  # registers its pages
 from rental.tenants import services
 from rental.tenants.models import (
     ApiKey,
@@ -34,23 +35,14 @@ from rental.tenants.models import (
     Tenant,
     User,
 )
+from rental.tenants.services.sessions import end_other_sessions
+from rental.tenants.staff import guard, staff_user
+from rental.tenants.staff import staff_actor as staff_actor  # floors above take it from here
 
 # Permissions are StaffRole's verbs; Django's groups would be a second, ignored list. How a person
-# proves who he is (proven addresses, second factors) is his own: to edit it is a way in.
-admin.site.unregister([Group, EmailAddress, Authenticator])
-
-# The admin's own form asks for no second factor and counts no failures.
-admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
-
-
-def _user(request: HttpRequest) -> User:
-    """Return who is logged in; the admin lets nobody else in."""
-    return cast(User, request.user)
-
-
-def staff_actor(request: HttpRequest) -> Actor:
-    """Return the member of staff who is logged in, as audit events name him."""
-    return Actor(kind="staff", id=to_text("usr", _user(request).pk))
+# proves who he is (proven addresses, second factors, sessions) is his own: to edit it is a way in.
+admin.site.unregister([Group, EmailAddress, Authenticator, UserSession])
+guard(admin.site)
 
 
 class NewUserForm(UserCreationForm):  # type: ignore[misc]  # unfold is untyped
@@ -76,9 +68,18 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
     list_filter = ("is_staff", "is_superuser", "is_active")
     search_fields = ("email", "phone", "name")
     filter_horizontal = ("staff_roles",)
-    readonly_fields = ("last_login", "created_at")
+    readonly_fields = ("last_login", "created_at", "email_verified_at", "phone_verified_at")
     fieldsets = (
-        (None, {"fields": ("email", "phone", "password")}),
+        (
+            None,
+            {
+                "fields": (
+                    ("email", "email_verified_at"),
+                    ("phone", "phone_verified_at"),
+                    "password",
+                )
+            },
+        ),
         (_("Person"), {"fields": ("name", "language", "last_login", "created_at")}),
         (_("Staff"), {"fields": ("is_active", "is_staff", "is_superuser", "staff_roles")}),
     )
@@ -89,10 +90,10 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         fixed = tuple(super().get_readonly_fields(request, obj))
-        return fixed if _user(request).is_superuser else fixed + self.GRANTS
+        return fixed if staff_user(request).is_superuser else fixed + self.GRANTS
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        if obj is not None and obj.is_staff and not _user(request).is_superuser:
+        if obj is not None and obj.is_staff and not staff_user(request).is_superuser:
             return False
         return bool(super().has_change_permission(request, obj))
 
@@ -101,6 +102,8 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save and audit in one transaction (Django's admin opens it around the whole form)."""
+        for kind in {"email", "phone"}.intersection(form.changed_data):
+            setattr(obj, f"{kind}_verified_at", None)  # another contact is not proved by the former
         with transaction.atomic():
             super().save_model(request, obj, form, change)
             facts = sorted(name for name in form.changed_data if "password" not in name)
@@ -120,6 +123,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
             if request.method == "POST" and answer.status_code == 302:
                 user = self.get_object(request, id)
                 assert user is not None, "Django has just set this user's password"
+                end_other_sessions(user, keep=request.session.session_key)
                 record_event(
                     tenant_id=None,
                     actor=staff_actor(request),
@@ -151,10 +155,10 @@ class StaffRoleAdmin(ModelAdmin):  # type: ignore[misc]
     list_display = ("name", "code", "verbs")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return _user(request).is_superuser
+        return staff_user(request).is_superuser
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _user(request).is_superuser
+        return staff_user(request).is_superuser
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # empty its verbs instead; the audit log names it
@@ -208,7 +212,7 @@ class TenantAdmin(ReadOnlyAdmin):
 
     def has_manage_permission(self, request: HttpRequest) -> bool:
         """Whether the actions are offered, and obeyed."""
-        return _user(request).has_staff_verb("tenants:write")
+        return staff_user(request).has_staff_verb("tenants:write")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_manage_permission(request)
@@ -311,7 +315,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     actions = ("revoke",)
 
     def has_manage_permission(self, request: HttpRequest) -> bool:
-        return _user(request).has_staff_verb("tenants:write")
+        return staff_user(request).has_staff_verb("tenants:write")
 
     @admin.action(description=_("Revoke"), permissions=["manage"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:

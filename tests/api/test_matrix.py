@@ -40,6 +40,8 @@ PUBLIC = {  # open to everybody: tells nothing of any tenant
     "readyz",
     "language",
     "prices",
+    "join/code",
+    "join/<str:token>",  # the token is the key: tests/web/test_joining_team.py
     "launch",  # goes to one's own tenant, or to sign-up
     "v1/docs",
     "v1/openapi.json",
@@ -50,7 +52,10 @@ ADMIN = "admin/"  # staff only, see below
 STATIC = "static/"
 GATEWAY_PUBLIC = {"healthz", "metrics"}  # the operator's network; no tenant's data
 GATEWAY_AGENTS = {"agent/v1/enrol"}  # a one-time token in the body
-WEB_SOCKETS = {"ws/t/<slug:tenant>"}  # a session; strangers and others: tests/realtime
+WEB_SOCKETS = {
+    "ws/t/<slug:tenant>",  # a session; strangers and others: tests/realtime
+    "^",  # all others: refused
+}
 GATEWAY_SOCKETS = {"agent/v1"}  # Authorization: Bearer tsa_…, see tests/gateway
 
 
@@ -76,6 +81,8 @@ def test_every_route_of_the_web_process_is_classified():
         elif hasattr(callback, "verbs"):
             # Pages of a tenant: tests/web/test_matrix.py tries each.
             assert route.startswith("t/<slug:tenant>/"), f"{route} names no tenant"
+        elif hasattr(callback, "personal"):
+            pass  # one's own account: tests/api/test_matrix_of_pages.py tries each
         elif route not in PUBLIC and not route.startswith((ACCOUNTS, ADMIN, STATIC)):
             unknown.append(route)
     assert unknown == []

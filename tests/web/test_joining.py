@@ -83,7 +83,14 @@ def test_by_e_mail_one_gets_a_tenant_a_project_and_credit(client):
 
 
 @pytest.mark.parametrize(
-    "typed", ["13800000000", "138 0000 0000", "+86 138-0000-0000", "0086 13800000000", "１３８００００００００"]
+    "typed",
+    [
+        "13800000000",
+        "138 0000 0000",
+        "+86 138-0000-0000",
+        "0086 13800000000",
+        "１３８００００００００",
+    ],
 )
 def test_by_phone_in_any_spelling(client, typed):
     answer = post(client, typed)
