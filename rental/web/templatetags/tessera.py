@@ -189,6 +189,8 @@ def styled(field: BoundField) -> SafeString:
     classes = field.field.widget.attrs.get("class", "")
     css = _CSS.get(field.widget_type, "input")
     extra = {"class": f"{css} {classes}".strip()}
+    if field.field.widget.attrs.get("placeholder") == field.label:
+        extra["placeholder"] = ""  # allauth's: it repeats the label, which stands above
     told = [f"{field.name}-help"] if field.help_text else []
     if field.errors:
         extra["aria-invalid"] = "true"

@@ -25,6 +25,7 @@ let socket = null;
 let watched = "";
 let dialTimer, pollTimer, silenceTimer, hideTimer, lookTimer, anyTimer;
 let isAsking = false;
+let wasLost = false;
 
 const shown = () => [...document.querySelectorAll("[data-live]")];
 const isAny = (element) => element.dataset.live === "*";
@@ -111,7 +112,13 @@ function dial() {
     return;
   }
   socket = mine;
-  mine.addEventListener("open", () => { watched = ""; watch(); listenOn(); });
+  mine.addEventListener("open", () => {
+    watched = "";
+    watch();
+    listenOn();
+    if (wasLost) freshenAny(); // of rows the server says what changed meanwhile, of the rest nobody
+    wasLost = false;
+  });
   mine.addEventListener("message", ({ data }) => {
     if (socket !== mine) return;
     listenOn();
@@ -127,6 +134,7 @@ function dialLater(ms = retry.next()) {
 
 function lost(code) {
   socket = null;
+  wasLost = true;
   clearTimeout(silenceTimer);
   if (GONE.has(code) && leave()) return;
   if (!document.hidden) dialLater(code === TOO_MANY ? jitter(60000) : undefined);
@@ -150,7 +158,7 @@ function take(message) {
   retry.reset(); // somebody is there and lets us in
   if (message.k === "rows") hear(message.v);
   else if (message.k === "samples") charts.get(message.id)?.(message.s);
-  else if (message.k === "resync") poll();
+  else if (message.k === "resync") { poll(); freshenAny(); }
   else if (message.k === "delayed") {
     delayed[message.what] = message.is;
     if (message.is) pollSoon();
@@ -197,6 +205,7 @@ function tell() {
 function letGo() {
   const old = socket;
   socket = null;
+  wasLost = true;
   old?.close();
 }
 
