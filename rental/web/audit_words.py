@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from rental.instances.models import Instance
 from rental.records import ids
 from rental.records.audit import AuditEvent
-from rental.tenants.models import ApiKey, User
+from rental.tenants.models import ApiKey, Project, User
 from rental.web import amounts
 
 VERBS: Final[dict[str, Promise]] = {
@@ -74,6 +74,7 @@ FACTS: Final[dict[str, Promise]] = {
     "max_duration_s": _("longest duration (s)"),
     "name": _("name"),
     "offer": _("offer"),
+    "owner": _("owner"),
     "posted": _("balance"),
     "prefix": _("prefix"),
     "project": _("project"),
@@ -129,17 +130,22 @@ class EventShown:
 def say_events(
     events: Sequence[AuditEvent], *, tenant_id: uuid.UUID, home: str
 ) -> list[EventShown]:
-    """Put events into words. Three queries, however many there are."""
-    actors = names_of_actors((e.actor_kind, e.actor_id) for e in events)
-    instances = _names_of_instances(events, tenant_id)
+    """Put events into words. Four queries, however many there are."""
+    people = {e.subject for e in events if e.subject.startswith("usr_")}
+    people |= {str(e.after["owner"]) for e in events if e.after and "owner" in e.after}
+    actors = names_of_actors(
+        [*((e.actor_kind, e.actor_id) for e in events), *(("user", one) for one in people)]
+    )
+    names = {text: name for (_kind, text), name in actors.items() if text in people}
+    names |= _names_of_instances(events, tenant_id) | _names_of_projects(tenant_id)
     return [
         EventShown(
             event=event,
             who=actors[event.actor_kind, event.actor_id],
             what=verb_words(event.verb),
-            name=instances.get(event.subject) or _name_inside(event),
+            name=names.get(event.subject) or _name_inside(event),
             url=_place(event.subject, home),
-            changes=changes_of(event),
+            changes=changes_of(event, names),
         )
         for event in events
     ]
@@ -188,11 +194,19 @@ def _names_of_instances(events: Sequence[AuditEvent], tenant_id: uuid.UUID) -> d
     return {ids.to_text("ins", pk): name for pk, name in found.values_list("pk", "name")}
 
 
+def _names_of_projects(tenant_id: uuid.UUID) -> dict[str, str]:
+    """By both spellings: events carry the plain UUID of an instance's project."""
+    names: dict[str, str] = {}
+    for pk, name in Project.objects.of(tenant_id).values_list("pk", "name"):
+        names[str(pk)] = names[ids.to_text("prj", pk)] = name
+    return names
+
+
 def _name_inside(event: AuditEvent) -> str:
     for facts in (event.after, event.before):
         if facts and isinstance(facts.get("name"), str):
             return str(facts["name"])
-    return ""
+    return gettext("in the ledger") if event.subject.startswith("trf_") else ""
 
 
 def _place(subject: str, home: str) -> str:
@@ -202,21 +216,24 @@ def _place(subject: str, home: str) -> str:
     return f"{home}{PLACES[prefix]}" if prefix in PLACES else ""
 
 
-def changes_of(event: AuditEvent) -> list[Change]:
-    """Return what is different after the event; of facts that stayed the same nothing."""
+def changes_of(event: AuditEvent, names: Mapping[str, str]) -> list[Change]:
+    """
+    Return what is different after the event; of facts that stayed the same nothing. ``names``:
+    what ids that stand among the facts are called.
+    """
     before, after = event.before or {}, event.after or {}
     return [
         Change(
             name=FACTS.get(name, name),
-            before=_said(name, before[name]) if name in before else None,
-            after=_said(name, after[name]) if name in after else None,
+            before=_said(name, before[name], names) if name in before else None,
+            after=_said(name, after[name], names) if name in after else None,
         )
         for name in [*before, *(name for name in after if name not in before)]
         if name not in HIDDEN and before.get(name) != after.get(name)
     ]
 
 
-def _said(name: str, value: Any) -> str:
+def _said(name: str, value: Any, names: Mapping[str, str]) -> str:
     if value is None or value in ("", []):
         return gettext("nothing")
     if name in AMOUNTS and isinstance(value, int):
@@ -224,8 +241,8 @@ def _said(name: str, value: Any) -> str:
     if name.endswith("_at") and isinstance(value, str) and (at := _moment(value)) is not None:
         return date_format(timezone.localtime(at), "Y-m-d H:i:s")
     if isinstance(value, list):
-        return ", ".join(str(one) for one in value)
-    return str(value)
+        return ", ".join(names.get(str(one), str(one)) for one in value)
+    return names.get(str(value), str(value))
 
 
 def _moment(text: str) -> datetime | None:
