@@ -18,13 +18,17 @@ S = InstanceState
 
 @dataclass(frozen=True, kw_only=True)
 class Button:
-    """``word``: the last part of its address. ``why_not``: why it cannot be pressed, or empty."""
+    """
+    ``word``: the last part of its address. ``why_not``: why it cannot be pressed, or empty.
+    ``is_small``: an icon is enough of it in a row.
+    """
 
     word: str
     label: Promise
     icon: str
     kind: str = "plain"
     why_not: Promise | str = ""
+    is_small: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Look:
     label: Promise
     icon: str
     kind: str = "plain"
+    is_small: bool = False
 
 
 LOOKS: Final = {
@@ -42,8 +47,8 @@ LOOKS: Final = {
     "start": Look("start", pgettext_lazy("command", "Start"), "play", "primary"),
     "retry": Look("start", _("Try again"), "rotate-cw", "primary"),
     "stop": Look("stop", pgettext_lazy("command", "Stop"), "square"),
-    "restart": Look("restart", pgettext_lazy("command", "Restart"), "rotate-cw"),
-    "release": Look("release", pgettext_lazy("command", "Release"), "trash-2", "danger"),
+    "restart": Look("restart", pgettext_lazy("command", "Restart"), "rotate-cw", is_small=True),
+    "release": Look("release", pgettext_lazy("command", "Release"), "trash-2", is_small=True),
 }
 STOPPING: Final = Button(
     word="stopping",
@@ -70,6 +75,7 @@ def buttons_of(instance: Instance, actions: Mapping[Verb, Action]) -> list[Butto
                 icon=look.icon,
                 kind=look.kind,
                 why_not=str(action.why),
+                is_small=look.is_small,
             )
         )
     return buttons

@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -45,8 +46,8 @@ class Tab:
 class Head:
     """
     What the header shows. ``spent``: charged plus the estimate, micro-units, None for whoever may
-    not see money. ``steps``: the command that is on its way or ended last. ``failure``: of a
-    failed instance.
+    not see money. ``command``, ``steps``: the one that is on its way or ended last; ``took``: how
+    long it took. ``failure``: of a failed instance.
     """
 
     shown: Shown
@@ -54,6 +55,7 @@ class Head:
     spent: int | None
     steps: list[Step]
     command: str
+    took: timedelta | None
     failure: Failure | None
     nav: str = "instances"
 
@@ -80,8 +82,14 @@ def _head(visit: Visit, instance_id: uuid.UUID) -> dict[str, Any]:
         "spent": spent_on(instance_id, now=visit.now) if visit.may("billing:read") else None,
         "steps": [] if last is None else steps_of(last, now=visit.now),
         "command": "" if last is None else command_words(last["kind"], last["state"]),
+        "took": None if not last or not last["finished_at"] else _took(last),
         "failure": _failure(sheet),
     }
+
+
+def _took(operation: dict[str, Any]) -> timedelta:
+    taken: timedelta = operation["finished_at"] - operation["created_at"]
+    return taken
 
 
 def _failure(sheet: InstanceSheet) -> Failure | None:

@@ -57,15 +57,28 @@ def lines_of(events: Sequence[Event]) -> list[Line]:
 
 
 def _audit(event: Event) -> Line:
-    who = str(ACTORS.get(event.actor_kind, event.actor_kind))
     return Line(
         at=event.at,
         words=event_words(event.verb),
         tone="bad" if event.verb == "instance.failed" else "info",
-        who=event.actor or who,
+        who=_who(event),
         note=_reason(event.reason) or _change(event.before, event.after),
-        raw=str((event.reason or {}).get("detail", "")),
+        raw=_raw(event.reason),
     )
+
+
+def _who(event: Event) -> str:
+    """Return the name of a person or key where the reader may know it, else what kind it was."""
+    if event.actor and event.actor_kind == "api_key":
+        return gettext("API key %(name)s") % {"name": event.actor}
+    return event.actor or str(ACTORS.get(event.actor_kind, event.actor_kind))
+
+
+def _raw(reason: Mapping[str, Any] | None) -> str:
+    """Return the node's own words, where they say more than the reason's code."""
+    said = reason or {}
+    raw = str(said.get("detail") or "")
+    return "" if raw == said.get("code") else raw
 
 
 def _operation(event: Event) -> Line:
@@ -75,7 +88,7 @@ def _operation(event: Event) -> Line:
         words=str(words),
         tone=TONES.get(event.outcome, "info"),
         note=_reason(event.error),
-        raw=str((event.error or {}).get("detail") or ""),
+        raw=_raw(event.error),
         took=event.took,
     )
 
@@ -93,7 +106,18 @@ def _reason(reason: Mapping[str, Any] | None) -> str:
 
 
 # What an event says of what changed: its state and counters are the machine's own matter.
-_MACHINERY: Final = frozenset({"state", "generation", "session", "reason"})
+_MACHINERY: Final = frozenset({"state", "generation", "session", "reason", "project"})
+FIELDS: Final[dict[str, Promise]] = {
+    "name": _("name"),
+    "offer": _("offer"),
+    "image": _("image"),
+    "market": _("market"),
+    "protected": _("protected from release"),
+    "auto_stop_at": _("auto-stop"),
+    "max_duration_s": _("longest duration, seconds"),
+    "password_login": _("password log-in"),
+}
+VALUES: Final[dict[object, Promise]] = {True: _("on"), False: _("off"), None: _("none")}
 
 
 def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
@@ -102,13 +126,14 @@ def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
     for name, value in (after or {}).items():
         if name in _MACHINERY or isinstance(value, dict | list):
             continue
-        old = (before or {}).get(name)
-        if old in (None, ""):
-            parts.append(f"{name}: {value}")
-        elif old != value:
-            parts.append(gettext("%(name)s: %(old)s to %(new)s") % _named(name, old, value))
+        label = FIELDS.get(name, name)
+        if before is None or name not in before:
+            parts.append(f"{label}: {_said(value)}")
+        elif before[name] != value:
+            words = gettext("%(name)s: %(old)s to %(new)s")
+            parts.append(words % {"name": label, "old": _said(before[name]), "new": _said(value)})
     return ", ".join(parts)
 
 
-def _named(name: str, old: object, new: object) -> dict[str, object]:
-    return {"name": name, "old": old, "new": new}
+def _said(value: object) -> object:
+    return VALUES[value] if value is None or isinstance(value, bool) else value
