@@ -61,6 +61,12 @@ async def live(scope: Any, receive: ASGIReceiveCallable, send: ASGISendCallable)
         hub.leave(socket)
 
 
+async def nowhere(scope: Any, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    """Refuse a socket at any other address: without a route Channels raises for each."""
+    await receive()
+    await send({"type": "websocket.close", "code": int(CloseCode.NOT_FOUND), "reason": None})
+
+
 def _visitor(scope: Any) -> Visitor:
     """:raises Leave: if nobody is signed in"""
     user, session = scope["user"], scope["session"]

@@ -7,8 +7,11 @@ there.
 
 from typing import Any
 
-from django.urls import path
+from django.urls import path, re_path
 
-from rental.realtime.live import live
+from rental.realtime.live import live, nowhere
 
-websocket_urlpatterns: list[Any] = [path("ws/t/<slug:tenant>", live, name="live")]
+websocket_urlpatterns: list[Any] = [
+    path("ws/t/<slug:tenant>", live, name="live"),
+    re_path(r"^", nowhere),
+]

@@ -97,10 +97,10 @@ class Web:
         host, port = self._server.servers[0].sockets[0].getsockname()
         return f"{host}:{port}"
 
-    def dial(self, slug, *, session="", origin=None):
+    def dial(self, slug, *, session="", origin=None, path=None):
         """Open a socket as a browser does; raises InvalidStatus if the handshake is refused."""
         dialled = connect(
-            f"ws://{self.address}/ws/t/{slug}",
+            f"ws://{self.address}/{path or f'ws/t/{slug}'}",
             origin=origin or f"http://{self.address}",
             additional_headers={"Cookie": f"{settings.SESSION_COOKIE_NAME}={session}"},
         )

@@ -150,6 +150,12 @@ def test_another_site_gets_no_socket(web, tenant, origin):
         web.dial(tenant.slug, session=sign_in(owner_of(tenant)), origin=origin)
 
 
+@pytest.mark.parametrize("path", ["ws/t/", "ws", "agent/v1", "ws/t/a/b", "%00"])
+def test_at_other_addresses_there_is_no_socket(web, tenant, path):
+    with pytest.raises(InvalidStatus, match="403"):
+        web.dial(tenant.slug, session=sign_in(owner_of(tenant)), path=path)
+
+
 def test_a_user_has_so_many_sockets_and_no_more(web, tenant, monkeypatch):
     monkeypatch.setattr(hub_module, "MOST_A_USER", 2)
     session = sign_in(owner_of(tenant))
