@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python requirements/install.py
 NO_DATABASE := DATABASE_URL=postgresql://nobody@127.0.0.1:1/none REDIS_URL=redis://127.0.0.1:1/0
 
 .DEFAULT_GOAL := help
-.PHONY: help machine demo test test-pure check fix lint types floors migrations openapi assets assets-check big lock clean
+.PHONY: help machine demo test test-pure check fix lint types floors migrations openapi messages messages-check assets assets-check big lock clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,7 +43,7 @@ test: $(VENV)/.ok ## all tests, on a PostgreSQL and a Valkey of their own
 test-pure: $(VENV)/.ok ## the pure cores: no database, seconds
 	@$(NO_DATABASE) $(PYTEST) -m pure
 
-check: lint floors types migrations openapi assets-check test ## all of CI, cheapest first
+check: lint floors types migrations openapi messages-check assets-check test ## all of CI, cheapest first
 
 fix: $(VENV)/.ok ## format and repair what can be repaired
 	@$(BIN)/ruff format .
@@ -64,6 +64,12 @@ migrations: $(VENV)/.ok ## every change of a model has its migration
 
 openapi: $(VENV)/.ok ## docs/openapi.json is what the code says
 	@$(NO_DATABASE) $(BIN)/python manage.py openapi --check
+
+messages: $(VENV)/.ok ## collect and compile the translations (needs gettext)
+	@$(NO_DATABASE) $(BIN)/python -W ignore manage.py messages
+
+messages-check: $(VENV)/.ok ## every text has its Chinese words
+	@$(NO_DATABASE) $(BIN)/python -W ignore manage.py messages --check
 
 node_modules/.ok: package.json package-lock.json
 	@command -v npm >/dev/null || { echo "This needs Node 18 or newer with npm. Debian: apt-get install nodejs npm"; exit 1; }
