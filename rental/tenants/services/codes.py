@@ -71,8 +71,3 @@ def _spend(contact: Contact, purpose: Purpose, code: str, now: datetime) -> str 
     row.used_at = now
     row.save(update_fields=["tries", "used_at"])
     return None
-
-
-def forget_codes(*, before: datetime) -> int:
-    """Delete what was made before; return how many."""
-    return ContactCode.objects.filter(created_at__lt=before).delete()[0]
