@@ -62,6 +62,7 @@ BEAT: dict[str, int | Hourly | Nightly] = {
     "billing.audit": Nightly(19, 23),  # 03:23 in Shanghai
     "records.relay_outbox": 10,
     "records.housekeeping": Nightly(20, 11),
+    "tenants.housekeeping": Nightly(20, 13),
     "catalog.forget_quotes": Nightly(20, 17),
     "scheduler.housekeeping": Nightly(20, 23),
     "instances.housekeeping": Nightly(20, 29),
