@@ -10,6 +10,13 @@ from django.utils import timezone, translation
 from rental.web.icons import UnknownIcon, icons
 from rental.web.templatetags import tessera
 
+
+@pytest.fixture(autouse=True)
+def english():
+    with translation.override("en"):
+        yield
+
+
 NOON = datetime(2026, 3, 2, 4, 0, 5, tzinfo=UTC)
 
 
