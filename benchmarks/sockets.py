@@ -119,7 +119,7 @@ class Page:
         try:
             yield
         finally:
-            self.codes[dialled.close_code or 0] += 1
+            self.codes[int(dialled.close_code or 0)] += 1
 
 
 class Web:

@@ -37,7 +37,7 @@ class SeriesOutput(Output):
     since = Instant()
     until = Instant()
     step_s = serializers.IntegerField()
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]  # a member, not the Field's own
     samples = SampleOutput(many=True)
 
 

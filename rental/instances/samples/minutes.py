@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db import connection
 
@@ -119,7 +120,7 @@ def store_minutes(minutes: Sequence[Minute]) -> None:
     """Merge the minutes into the table. An instance's rows stay its tenant's."""
     if not minutes:
         return
-    columns = [
+    columns: list[Any] = [
         [one.instance_id for one in minutes],
         [datetime.fromtimestamp(one.start, UTC) for one in minutes],
         [one.tenant_id for one in minutes],

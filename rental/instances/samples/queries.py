@@ -3,7 +3,7 @@
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from django.db import connection
 
@@ -87,7 +87,7 @@ def _as_sample(point: Point) -> Sample:
 def _read_minutes(
     tenant_id: uuid.UUID, instance_id: uuid.UUID, since: datetime, until: datetime, step_s: int
 ) -> list[Sample]:
-    values = {
+    values: dict[str, Any] = {
         "step": timedelta(seconds=step_s),
         "instance": instance_id,
         "tenant": tenant_id,

@@ -9,9 +9,9 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import redis
 import structlog
@@ -29,6 +29,7 @@ PATIENCE: Final = 0.5  # s
 SULK: Final = 2.0  # s
 
 log = structlog.get_logger()
+Answer = TypeVar("Answer")
 
 
 class RecentGone(Exception):
@@ -72,7 +73,7 @@ class RecentSamples:
 
         :raises RecentGone: if they cannot be read
         """
-        raw = self._try(lambda: self._client.lrange(_key(instance_id), 0, -1))
+        raw: Any = self._try(lambda: self._client.lrange(_key(instance_id), 0, -1))
         points = []
         for content in raw:
             try:
@@ -85,7 +86,7 @@ class RecentSamples:
     def close(self) -> None:
         self._client.close()
 
-    def _try(self, ask):  # type: ignore[no-untyped-def]
+    def _try(self, ask: Callable[[], Answer]) -> Answer:
         if time.monotonic() < self._quiet_until:
             raise RecentGone("was not there a moment ago")
         try:
