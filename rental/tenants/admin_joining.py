@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from rental.records.admin import ReadOnlyAdmin, linked
 from rental.records.audit import record_event
-from rental.tenants.contacts import Contact
+from rental.tenants.contacts import kept_contact
 from rental.tenants.models import ContactCode, Invitation, User
 from rental.tenants.staff import staff_actor, staff_user
 
@@ -53,13 +53,12 @@ class ContactCodeAdmin(ReadOnlyAdmin):
         with transaction.atomic():
             row = self.get_object(request, object_id)
             if row is not None and request.method == "GET":
-                kind = "email" if "@" in row.contact else "phone"
                 record_event(
                     tenant_id=None,
                     actor=staff_actor(request),
                     verb="code.shown",
                     subject=f"contact_code:{row.pk}",
-                    after={"contact": Contact(kind, row.contact).masked, "purpose": row.purpose},
+                    after={"contact": kept_contact(row.contact).masked, "purpose": row.purpose},
                     now=timezone.now(),
                 )
             response: HttpResponse = super().change_view(

@@ -42,6 +42,11 @@ class Contact:
         return f"{self.value[:-8]}…{self.value[-4:]}"
 
 
+def kept_contact(value: str) -> Contact:
+    """Return the contact whose ``value`` stands in a column."""
+    return Contact("email" if "@" in value else "phone", value)
+
+
 def parse_contact(text: str) -> Contact:
     """
     Read what a person typed.

@@ -50,7 +50,7 @@ def guard(site: AdminSite) -> None:
     """
     own_login = secure_admin_login(site.login)
     site.login = _factor_first(own_login)  # type: ignore[method-assign]
-    site.has_permission = may_enter  # type: ignore[method-assign,assignment]
+    site.has_permission = may_enter  # type: ignore[method-assign]
 
 
 def _factor_first(login: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

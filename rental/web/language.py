@@ -44,10 +44,11 @@ def _language_of(request: HttpRequest) -> str | None:
         return None
     try:
         user = request.user
-        known = isinstance(user, User) and user.language in dict(settings.LANGUAGES)
+        if isinstance(user, User) and user.language in dict(settings.LANGUAGES):
+            return user.language
     except (OperationalError, InterfaceError):
-        return None  # the page itself says that the database is away
-    return user.language if known else None
+        pass  # the page itself says that the database is away
+    return None
 
 
 @require_POST

@@ -11,7 +11,7 @@ from django.db import transaction
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
 from rental.tenants import permissions
-from rental.tenants.contacts import Contact
+from rental.tenants.contacts import Contact, kept_contact
 from rental.tenants.errors import (
     AlreadyAMember,
     InvitationOver,
@@ -140,7 +140,7 @@ def accept_invitation(*, token: str, user: User, now: datetime) -> Membership:
 
 
 def contact_of(invitation: Invitation) -> Contact:
-    return Contact("email" if "@" in invitation.contact else "phone", invitation.contact)
+    return kept_contact(invitation.contact)
 
 
 def masked(invitation: Invitation) -> str:

@@ -76,14 +76,14 @@ class JoinForm(forms.Form):
         self, *args: Any, terms: str, contact: Contact | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.contact = contact
+        self.known_contact = contact
         if not terms:
             del self.fields["agrees"]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if password := cleaned.get("password"):
-            contact = cleaned.get("contact") or self.contact
+            contact = cleaned.get("contact") or self.known_contact
             try:
                 check_password(password, contact=contact, name=cleaned.get("organization", ""))
             except ValidationError as error:

@@ -176,7 +176,7 @@ def _set_password(request: HttpRequest, contact: Contact, password: str) -> Http
 
 def enter(request: HttpRequest, user: User, tenant: Any, *, to: str | None = None) -> HttpResponse:
     """Sign the person in, past his second factor, and go to his tenant."""
-    user.backend = BACKEND  # type: ignore[attr-defined]
+    user.backend = BACKEND
     record_authentication(request, user, method="password")
     if to is None:
         to = f"/t/{tenant.slug}/" if tenant else "/console"

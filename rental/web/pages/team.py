@@ -55,11 +55,12 @@ def _rows(visit: Visit) -> list[MemberRow]:
     ]
 
 
-def _draw(visit: Visit, form: InviteForm, *, status: int = 200, **facts: str) -> HttpResponse:
+def _draw(
+    visit: Visit, form: InviteForm, *, status: int = 200, link: str = "", invited: str = ""
+) -> HttpResponse:
     invitations = queries.open_invitations_of(visit.tenant.id, at=visit.now)
-    return visit.render(
-        "web/team/team.html", TeamPage(_rows(visit), invitations, form, **facts), status=status
-    )
+    page = TeamPage(_rows(visit), invitations, form, link=link, invited=invited)
+    return visit.render("web/team/team.html", page, status=status)
 
 
 @page("members:read")
