@@ -70,7 +70,7 @@ LOCALE_PATHS = [BASE_DIR / "locale"]
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "var" / "static"
 # What was built, not what it is built from.
-STATICFILES_DIRS = [(part, BASE_DIR / "static" / part) for part in ("dist", "img")]
+STATICFILES_DIRS = [(part, BASE_DIR / "static" / part) for part in ("dist", "img", "operate")]
 
 INSTALLED_APPS = [
     "unfold",
