@@ -145,7 +145,7 @@ def test_a_failed_start_says_what_was_not_done_and_what_to_do(rented):
     page = rented.browser().get(rented.url(instance))
 
     text = text_of(page)
-    assert "The instance could not be started" in text
+    assert "The runtime of the node could not start it." in text
     assert "Nothing was charged for this start." in text
     assert "image pull: no such manifest" in text
     assert [b.word for b in page.context["shown"].buttons] == ["retry", "release"]

@@ -86,11 +86,30 @@ FAILURES: dict[str, tuple[Promise, Promise]] = {
         _FREE,
         _("Check the command and the image, then start it again."),
     ),
-    "start_failed": (_FREE, _("Read the node's words below, then start it again.")),
-    "node_failed": (_TO_HERE, _("Read the node's words below, then start it again.")),
+    "start_failed": (_FREE, _("Mend what the node names, then start it again.")),
+    "node_failed": (_TO_HERE, _("Mend what the node names, then start it again.")),
     "allocation_lost": (_TO_HERE, _RETRY),
     "migration_late": (_TO_HERE, _RETRY),
     "node_dead": (_TO_HERE, _("Start it again: it begins with an empty disk on another node.")),
+}
+
+
+# The words with which a node begins (agents.protocol.REASONS), and what to do about each.
+NODE_WORDS: dict[str, tuple[Promise, Promise]] = {
+    "start_failed": (
+        _("The runtime of the node could not start it."),
+        _("Check image and command, then start it again."),
+    ),
+    "start_timeout": (
+        _("It ran and was not ready in time: no SSH answered."),
+        _("Check that its command goes on running, then start it again."),
+    ),
+    "exited_before_ready": (
+        _("Its program ended before it was ready."),
+        _("Check the command: an instance ends with its program. Then start it again."),
+    ),
+    "node_restarted": (_("Its node was started anew."), _RETRY),
+    "container_lost": (_("Its node does not have it any more."), _RETRY),
 }
 
 
@@ -106,11 +125,12 @@ def failure_of(reason: Mapping[str, object], *, was_ready: bool) -> Failure:
     if was_ready and charged is _FREE:
         charged = _TO_HERE
     kept = "" if code in ("node_dead", "queue_expired") else f" {_KEPT}"
+    raw = str(reason.get("detail") or "")
+    happened = reason_words(code) or gettext("The instance failed.")
+    if (told := NODE_WORDS.get(raw.partition(" ")[0])) is not None:
+        happened, next_step = str(told[0]), told[1]
     return Failure(
-        happened=reason_words(code) or gettext("The instance failed."),
-        not_done=f"{charged}{kept}",
-        next_step=str(next_step),
-        raw=str(reason.get("detail", "")),
+        happened=happened, not_done=f"{charged}{kept}", next_step=str(next_step), raw=raw
     )
 
 
