@@ -29,7 +29,7 @@ class Filters:
 
     region: str = ""
     zone: str = ""
-    model: str = ""  # id of a GPU model
+    model: uuid.UUID | None = None  # of a GPU model
     state: str = ""
 
 

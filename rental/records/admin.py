@@ -73,6 +73,11 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
     # Whether a public id that is searched for stands in the table as a UUID (or else as it is).
     keeps_uuids = True
 
+    def get_fields(self, request: HttpRequest, obj: models.Model | None = None) -> Any:
+        """The way to other pages comes first: it is what most look for."""
+        fields = list(super().get_fields(request, obj))
+        return sorted(fields, key=lambda name: name != "see_also")
+
     def get_search_results(
         self, request: HttpRequest, queryset: "models.QuerySet[Any]", search_term: str
     ) -> Any:

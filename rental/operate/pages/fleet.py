@@ -32,7 +32,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
     filters = Filters(
         region=asked(request, "region"),
         zone=asked(request, "zone"),
-        model=_uuid_or_nothing(asked(request, "model")),
+        model=_uuid_or_none(asked(request, "model")),
         state=asked(request, "state"),
     )
     found = load_fleet(filters, after=asked(request, "after"))
@@ -50,11 +50,11 @@ def fleet(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _uuid_or_nothing(text: str) -> str:
+def _uuid_or_none(text: str) -> uuid.UUID | None:
     try:
-        return str(uuid.UUID(text))
+        return uuid.UUID(text)
     except ValueError:
-        return ""
+        return None
 
 
 @staff_page(WRITE, CHANGE)
