@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 import threading
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 import uvicorn
@@ -62,10 +63,52 @@ class Page:
         return self.socket.close_code
 
 
-class Web:
-    """One web process on a free port of 127.0.0.1. ``hub``: once a socket was open."""
+class Relay:
+    """A way to Valkey that can be cut: a port that passes bytes on while it is open."""
 
-    def __init__(self):
+    def __init__(self, target):
+        self.target = target
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.is_open = True
+        self.ends = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            if not self.is_open:
+                near.close()
+                continue
+            far = socket.create_connection(self.target)
+            self.ends += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pass(source, sink):
+        with contextlib.suppress(OSError), source, sink:
+            while content := source.recv(65536):
+                sink.sendall(content)
+
+    def cut(self):
+        self.is_open = False
+        for end in self.ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self.ends = []
+
+    def mend(self):
+        self.is_open = True
+
+
+class Web:
+    """One web process on 127.0.0.1, on a free port. ``hub``: once a socket was open."""
+
+    def __init__(self, port=0):
         self.hub = None
         application = build_web()
         self.http = application.application_mapping["http"]
@@ -77,7 +120,7 @@ class Web:
         config = uvicorn.Config(
             remember_the_hub,
             host="127.0.0.1",
-            port=0,
+            port=port,
             lifespan="off",
             log_config=None,
             ws_max_size=4 * 2**20,
@@ -129,6 +172,13 @@ class Web:
         """Run it in the server's event loop; return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
 
+    def restart(self):
+        """End the process as SIGTERM does, and begin another one on its port."""
+        port = int(self.address.split(":")[1])
+        self.stop()
+        self.__init__(port)
+        self.start()
+
     def stop(self):
         self._open.close()
         if self.hub is not None:
@@ -153,3 +203,14 @@ def web(transactional_db, monkeypatch):
     server = Web().start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def relay(settings):
+    parts = urlsplit(settings.REDIS_URL)
+    way = Relay((parts.hostname, parts.port))
+    login = f"{parts.username or ''}:{parts.password}@" if parts.password else ""
+    settings.REDIS_URL = urlunsplit(parts._replace(netloc=f"{login}127.0.0.1:{way.port}"))
+    yield way
+    way.listener.close()
+    way.cut()

@@ -123,6 +123,35 @@ def test_with_websockets_blocked_the_page_asks_and_says_so(tab, tenant):
     assert tab.complaints == []
 
 
+def test_after_a_restart_the_page_is_back_and_has_what_it_missed(tab, web, tenant):
+    (instance,) = order(tenant)
+    tab.page.goto(f"/t/{tenant.slug}/instances")
+    eventually(lambda: web.hub and web.hub.sockets)
+
+    web.restart()
+    rename(instance, "changed-elsewhere")
+
+    expect(row_of(tab, instance)).to_contain_text("changed-elsewhere", timeout=15_000)
+    eventually(lambda: web.hub and web.hub.sockets, timeout=30)
+    expect(tab.page.locator("#live-banner")).to_be_hidden()
+
+
+def test_without_valkey_the_page_says_so_and_rows_go_on(relay, tab, web, tenant):
+    (instance,) = order(tenant)
+    tab.page.goto(f"/t/{tenant.slug}/instances")
+    eventually(lambda: web.hub and web.hub.sockets)
+    expect(tab.page.locator("#live-banner")).to_be_hidden()
+
+    relay.cut()
+    expect(tab.page.locator("#live-banner")).to_be_visible(timeout=20_000)
+    rename(instance, "changed-elsewhere")
+    expect(row_of(tab, instance)).to_contain_text("changed-elsewhere", timeout=3_000)
+
+    relay.mend()
+    expect(tab.page.locator("#live-banner")).to_be_hidden(timeout=20_000)
+    assert tab.complaints == []
+
+
 def test_after_the_session_ended_the_page_goes_to_the_log_in(tab, web, tenant):
     order(tenant)
     tab.page.goto(f"/t/{tenant.slug}/instances")

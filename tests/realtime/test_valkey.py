@@ -1,11 +1,7 @@
 """Samples on sockets, and what a page hears while Valkey is away or a page does not read."""
 
-import contextlib
-import socket
-import threading
 import time
 import uuid
-from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -20,59 +16,6 @@ from tests.realtime.conftest import sign_in
 from tests.realtime.test_sockets import rename
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class Relay:
-    """A way to Valkey that can be cut: a port that passes bytes on while it is open."""
-
-    def __init__(self, target):
-        self.target = target
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.is_open = True
-        self.ends = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            if not self.is_open:
-                near.close()
-                continue
-            far = socket.create_connection(self.target)
-            self.ends += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def _pass(source, sink):
-        with contextlib.suppress(OSError), source, sink:
-            while content := source.recv(65536):
-                sink.sendall(content)
-
-    def cut(self):
-        self.is_open = False
-        for end in self.ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        self.ends = []
-
-    def mend(self):
-        self.is_open = True
-
-
-@pytest.fixture
-def relay(settings):
-    parts = urlsplit(settings.REDIS_URL)
-    way = Relay((parts.hostname, parts.port))
-    login = f"{parts.username or ''}:{parts.password}@" if parts.password else ""
-    settings.REDIS_URL = urlunsplit(parts._replace(netloc=f"{login}127.0.0.1:{way.port}"))
-    yield way
-    way.listener.close()
-    way.cut()
 
 
 @pytest.fixture
