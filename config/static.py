@@ -5,7 +5,7 @@ from typing import Any
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
-class CollectedStatic(CompressedManifestStaticFilesStorage):
+class CollectedStatic(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # untyped
     """
     After `collectstatic` (the image does it) files are compressed and their names carry a hash, so
     that browsers keep them for good. Without it (demo, tests, development) names are plain, files

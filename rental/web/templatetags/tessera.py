@@ -5,7 +5,7 @@ Filters of amounts take micro-units; an empty value shows as an en dash, never a
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,7 +27,7 @@ from rental.web.icons import draw
 register = template.Library()
 
 NOTHING = "\N{EN DASH}"
-_EMPTY = (None, "")
+_EMPTY: tuple[object, ...] = (None, "")
 
 
 # --- amounts
@@ -71,7 +71,7 @@ def duration(value: int | timedelta | None) -> str:
 # --- moments
 
 # Translators give these in their own order: Django's letters for date formats.
-_FORMATS = {
+_FORMATS: dict[str, Callable[[], str]] = {
     "": lambda: gettext("j M Y, H:i"),
     "short": lambda: gettext("j M, H:i"),
     "day": lambda: gettext("j M Y"),
@@ -188,7 +188,7 @@ def styled(field: BoundField) -> SafeString:
     """The input of a field with our class, and tied to its help and error for screen readers."""
     classes = field.field.widget.attrs.get("class", "")
     css = _CSS.get(field.widget_type, "input")
-    extra = {"class": f"{css} {classes}".strip()}
+    extra: dict[str, str | bool] = {"class": f"{css} {classes}".strip()}
     if field.field.widget.attrs.get("placeholder") == field.label:
         extra["placeholder"] = ""  # allauth's: it repeats the label, which stands above
     told = [f"{field.name}-help"] if field.help_text else []
