@@ -43,7 +43,7 @@ class ContactForm(forms.Form):
 
 
 class CodeForm(forms.Form):
-    code = forms.CharField(label=_("Code"), max_length=12)
+    code = forms.CharField(label=_("Verification code"), max_length=12)
 
 
 class NewPasswordForm(CodeForm):

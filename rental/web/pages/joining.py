@@ -70,7 +70,11 @@ def start_sign_up(request: HttpRequest) -> HttpResponse:
 
 
 def _draw_sign_up(request: HttpRequest, form: SignUpForm) -> HttpResponse:
-    context = {"form": form, "terms_url": settings.SIGNUP_TERMS_URL}
+    context = {
+        "form": form,
+        "terms_url": settings.SIGNUP_TERMS_URL,
+        "trial": settings.SIGNUP_TRIAL_CREDIT,
+    }
     status = 422 if form.is_bound else 200
     return render(request, "web/joining/sign_up.html", context, status=status)
 
@@ -108,7 +112,7 @@ def finish_sign_up(request: HttpRequest) -> HttpResponse:
         else:
             del request.session[PENDING]
             return enter(request, *entered)
-    context = {"form": form, "contact": wanted.contact, "is_by_staff": True}
+    context = {"form": form, "contact": wanted.contact}
     status = 422 if form.is_bound else 200
     return render(request, "web/joining/code.html", context, status=status)
 

@@ -1,11 +1,11 @@
 """The person himself: name, language, contacts, password, second factor, sessions, consents."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from allauth.account.adapter import get_adapter
 from allauth.mfa.models import Authenticator
-from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.forms import Form
@@ -17,6 +17,7 @@ from rental.tenants.contacts import Contact
 from rental.tenants.errors import BadCode, EmailOrPhoneTaken, TooManyCodes
 from rental.tenants.models import Consent, ContactCode
 from rental.tenants.services.sessions import end_other_sessions, sessions_of
+from rental.web.browsers import name_browser
 from rental.web.forms.joining import CodeForm
 from rental.web.forms.me import NameForm, NewContactForm
 from rental.web.pages.joining import too_many, use, words_of
@@ -27,14 +28,21 @@ CONTACT = ContactCode.Purpose.CONTACT
 
 
 @dataclass(frozen=True)
+class SessionRow:
+    browser: str
+    address: str
+    since: datetime
+    is_here: bool
+
+
+@dataclass(frozen=True)
 class MePage:
-    """``factors``: kinds of second factor that are set up; ``current``: key of this session."""
+    """``factors``: kinds of second factor that are set up."""
 
     name_form: NameForm
     places: list[queries.Place]
     factors: list[str]
-    sessions: list[UserSession]
-    current: str | None
+    sessions: list[SessionRow]
     consents: list[Consent]
     verifies: bool
 
@@ -57,12 +65,19 @@ def show(person: Person) -> HttpResponse:
         name_form=form,
         places=queries.tenants_of(user),
         factors=list(Authenticator.objects.filter(user=user).values_list("type", flat=True)),
-        sessions=sessions_of(user, now=person.now),
-        current=person.request.session.session_key,
+        sessions=_sessions(person),
         consents=list(Consent.objects.filter(user=user).order_by("-at")),
         verifies=settings.SIGNUP_VERIFICATION == "code",
     )
     return person.render("web/me/me.html", page, status=422 if form.is_bound else 200)
+
+
+def _sessions(person: Person) -> list[SessionRow]:
+    here = person.request.session.session_key
+    return [
+        SessionRow(name_browser(row.user_agent), row.ip, row.created_at, row.session_key == here)
+        for row in sessions_of(person.user, now=person.now)
+    ]
 
 
 @personal("GET", "POST")
