@@ -217,7 +217,7 @@ class TenantAdmin(ReadOnlyAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_manage_permission(request)
 
-    def get_fields(self, request: HttpRequest, obj: Tenant | None = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ("name", "slug", "owner")
         return (
