@@ -8,17 +8,20 @@ from django.db import migrations, models
 
 
 # Why an instance waits stands in the scheduler's request, which its pass writes while it holds
-# nodes: raising the instance's version there would lock against the order of the house. So it is
-# only said that something changed ("v" is null: read the row anew).
+# requests and nodes: waiting for the instance there would lock against the order of the house. So
+# its version is raised at the commit and only if nobody holds it; whoever does raises it himself.
 WAITS = """
 CREATE FUNCTION rental_says_why_it_waits() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('tessera_live', json_build_object(
-        't', NEW.tenant_id, 'i', NEW.instance_id, 'v', NULL)::text);
+    PERFORM FROM rental_instance WHERE id = NEW.instance_id FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        UPDATE rental_instance SET version = version + 1 WHERE id = NEW.instance_id;
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER rental_says_why_it_waits AFTER UPDATE OF reasons ON scheduler_request
-    FOR EACH ROW WHEN (OLD.reasons IS DISTINCT FROM NEW.reasons)
+CREATE CONSTRAINT TRIGGER rental_says_why_it_waits AFTER UPDATE OF reasons ON scheduler_request
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (NEW.state = 'waiting' AND OLD.reasons IS DISTINCT FROM NEW.reasons)
     EXECUTE FUNCTION rental_says_why_it_waits();
 """
 WAITS_NO_MORE = """

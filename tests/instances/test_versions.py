@@ -4,13 +4,13 @@ import json
 
 import psycopg
 import pytest
-from django.conf import settings
 from django.db import connection, transaction
 
 from billing.models import Wallet
 from rental.instances import passes, services
 from rental.instances.models import Endpoint, Instance, Notice
 from rental.instances.notices import level_balance_notices
+from scheduler.models import Request
 from tests.factories.rental import (
     NOON,
     PERSON,
@@ -86,14 +86,17 @@ def test_a_notice_raises_the_version(market, tenant):
     assert versions(lambda: level_balance_notices(now=LATER), instance) == 0
 
 
+def address():
+    """Where the tests' database is, for a connection of its own."""
+    at = connection.settings_dict
+    where = {"host": at["HOST"], "port": at["PORT"], "user": at["USER"], "password": at["PASSWORD"]}
+    return {"dbname": at["NAME"], **{name: value for name, value in where.items() if value}}
+
+
 @pytest.fixture
 def listener():
     """A connection of its own that listens; call it for what was said since the last call."""
-    at = settings.DATABASES["default"]
-    where = {"host": at["HOST"], "port": at["PORT"], "user": at["USER"], "password": at["PASSWORD"]}
-    given = {name: value for name, value in where.items() if value}
-    name = connection.settings_dict["NAME"]
-    with psycopg.connect(dbname=name, autocommit=True, **given) as link:
+    with psycopg.connect(**address(), autocommit=True) as link:
         link.execute("LISTEN tessera_live")
 
         def heard():
@@ -154,19 +157,36 @@ def test_a_report_of_the_node_is_said_once(committed, listener):
     assert listener() == []
 
 
-@pytest.mark.django_db(transaction=True)
-def test_why_an_instance_waits_is_said_without_a_version(committed, listener):
+@pytest.fixture
+def waiting(committed, listener):
+    """An instance that found no place yet; nobody has told it why."""
     node, tenant = committed
     node.cordoned = True
     node.save()
     (instance,) = order(tenant)
     listener()
+    return fresh(instance)
 
+
+@pytest.mark.django_db(transaction=True)
+def test_why_an_instance_waits_is_said_once(waiting, listener):
     passes.place(now=NOON)
 
-    assert listener() == [{**said(instance), "v": None}]
+    assert fresh(waiting).version == waiting.version + 1
+    assert listener() == [said(waiting)]
     passes.place(now=NOON)
     assert listener() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_schedulers_pass_waits_for_nobody_who_holds_the_instance(waiting):
+    with psycopg.connect(**address()) as holder:
+        holder.execute("SELECT FROM rental_instance FOR UPDATE")
+
+        passes.place(now=NOON)
+
+    assert Request.objects.get(instance_id=waiting.pk).reasons == {"cordoned": 1}
+    assert fresh(waiting).version == waiting.version
 
 
 def said(instance):
