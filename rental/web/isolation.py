@@ -68,7 +68,7 @@ LEVELS: Final = (
         name=Isolation.SHARED,
         label=_("Share beside strangers"),
         icon="users",
-        short=_("The cheapest. Other customers may be on the same card."),
+        short=_("Other customers may be on the same card."),
         promise=_(
             "Your tenths of the memory and of the compute units, limited by CUDA MPS, in equal"
             " tiles for everybody on the card."

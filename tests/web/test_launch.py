@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from billing.models import Account, Hold, PriceVersion, Transfer
 from billing.services.ledger import open_account
 from rental.catalog.models import Offer, Quote
-from rental.catalog.queries import list_images
+from rental.catalog.queries import list_cards, list_images
 from rental.instances import passes
 from rental.instances.models import Instance
 from rental.records.ids import from_text, new_id, to_text
@@ -465,7 +465,7 @@ def test_an_address_chooses_offer_and_image(launching):
 def test_the_cheapest_that_can_start_beside_no_stranger_is_chosen_at_first(launching):
     make_offer("a100-80g-1s", isolation="shared", price=1, now=launching.now)
     make_offer("a100-80g", tenths=10, price=4_900_000, now=launching.now)
-    cards = launching.browser().get(launching.page).context["choices"].cards
+    cards = list_cards(now=launching.now)
 
     assert first_choice(cards).offer.code == "a100-80g-1t"
     assert first_choice([]) is None
@@ -496,7 +496,7 @@ def test_without_a_secrets_key_no_password_can_be_chosen(launching, settings):
 def test_images_name_the_cards_on_which_they_run_and_stand_in_groups(launching):
     make_image("cuda", frameworks={}, cuda="12.4")
     make_image("serve", frameworks={"vllm": "0.8.5", "pytorch": "2.6.0"}, min_capability=90)
-    cards = launching.browser().get(launching.page).context["choices"].cards
+    cards = list_cards(now=launching.now)
 
     groups = image_groups(list_images(), cards, cards[0])
 

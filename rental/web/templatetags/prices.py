@@ -1,4 +1,4 @@
-"""How prices and figures of cards are said: ``{% load prices %}``. Prices are micro-units an hour."""
+"""How prices (micro-units an hour) and figures of cards are said: ``{% load prices %}``."""
 
 from collections.abc import Mapping
 from decimal import Decimal

@@ -6,6 +6,8 @@ const RENEW_MS = 6 * 60 * 1000; // a quote lasts ten minutes; a page left open k
 
 const theForm = () => document.querySelector("form[data-launch]");
 let timer;
+let openSnippet = ""; // which text stays open when the price is drawn anew
+let isTextOld = false;
 
 // The server writes the same text (LaunchForm.stands_for).
 function standsFor(form) {
@@ -25,7 +27,10 @@ function compare(form) {
   return isPresent;
 }
 
-const ask = (form) => form.querySelector("#estimate").dispatchEvent(new CustomEvent("estimate", { bubbles: false }));
+function ask(form) {
+  isTextOld = false;
+  form.querySelector("#estimate").dispatchEvent(new CustomEvent("estimate", { bubbles: false }));
+}
 
 function later(form, wait) {
   clearTimeout(timer);
@@ -85,8 +90,8 @@ function changed(event) {
   if (target.matches("[name=image]")) form.querySelector("[data-image-lost]").hidden = true;
   if (target.dataset.stop) form.querySelector(`[name=stop][value="${target.dataset.stop}"]`).checked = true;
   warnOfNoAccess(form);
-  compare(form);
-  later(form, event.type === "change" ? 0 : PAUSE_MS);
+  isTextOld = true; // drawn anew with the next price, or when somebody opens it
+  if (!compare(form) || openSnippet) later(form, event.type === "change" ? 0 : PAUSE_MS);
 }
 
 function prepare() {
@@ -103,12 +108,11 @@ function prepare() {
   if (!compare(form)) ask(form);
 }
 
-// Which snippet was open stays open when the price is drawn anew.
-let openSnippet = "";
 document.addEventListener("toggle", ({ target }) => {
   if (!target.matches?.("[data-snippet]") || !target.isConnected) return;
   if (target.open) openSnippet = target.dataset.snippet;
   else if (openSnippet === target.dataset.snippet) openSnippet = "";
+  if (target.open && isTextOld) ask(target.closest("form"));
 }, true);
 
 document.addEventListener("input", changed);

@@ -20,14 +20,12 @@ from rental.web.visit import Visit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
+class Own:
     """
-    Rows of the catalogue and of the tenant. ``may_add_key``: a new SSH key can be pasted.
-    ``has_passwords``: the deployment can keep the password of an instance.
+    What the tenant has. ``may_add_key``: a new SSH key can be pasted. ``has_passwords``: the
+    deployment can keep the password of an instance.
     """
 
-    cards: Sequence[Card]
-    images: Sequence[Image]
     projects: Sequence[Project]
     ssh_keys: Sequence[SshKey]
     secrets: Sequence[str]
@@ -43,6 +41,14 @@ class Choices:
             secrets=self.secrets,
         )
 
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """What is on sale, as the tenant finds it."""
+
+    cards: Sequence[Card]
+    images: Sequence[Image]
+
     def find(self, code: object) -> OnSale | None:
         everything = (one for card in self.cards for one in card.sold)
         return next((one for one in everything if one.offer.code == code), None)
@@ -51,17 +57,15 @@ class Choices:
         return next((card for card in self.cards if one in card.sold), None)
 
 
-def read_choices(visit: Visit) -> Choices:
-    """Read everything that the page offers: a fixed number of queries."""
+def read_own(visit: Visit) -> Own:
+    """Read projects, keys and names of secrets: three queries at most."""
     secrets: list[str] = []
     if visit.may("secrets:read"):
         kept = Secret.objects.of(visit.tenant.id).order_by("name")
         secrets = list(kept.values_list("name", flat=True))
     keys = SshKey.objects.of(visit.tenant.id).live().select_related("user")
     projects = Project.objects.of(visit.tenant.id).order_by("-is_default", "name", "pk")
-    return Choices(
-        cards=list_cards(tenant_id=visit.tenant.id, now=visit.now),
-        images=list_images(),
+    return Own(
         projects=list(projects),
         ssh_keys=list(keys.order_by("name", "pk")[:MOST_SSH_KEYS]),
         secrets=secrets,
@@ -70,23 +74,29 @@ def read_choices(visit: Visit) -> Choices:
     )
 
 
+def read_catalog(visit: Visit) -> Catalog:
+    """Read cards and images: eight queries, four while the stock is kept."""
+    cards = list_cards(tenant_id=visit.tenant.id, now=visit.now)
+    return Catalog(cards=cards, images=list_images())
+
+
 # --- what is chosen before anybody has chosen
 
 
-def initial_of(choices: Choices, visit: Visit) -> dict[str, Any]:
+def initial_of(own: Own, catalog: Catalog, visit: Visit) -> dict[str, Any]:
     """Return the fields as they stand at first; the address may name offer, image and count."""
     asked = visit.request.GET
-    chosen = choices.find(asked.get("offer")) or first_choice(choices.cards)
-    card = choices.card_of(chosen)
-    own = [to_text("ssh", key.id) for key in choices.ssh_keys if key.user_id == visit.user.pk]
+    chosen = catalog.find(asked.get("offer")) or first_choice(catalog.cards)
+    card = catalog.card_of(chosen)
+    keys = [to_text("ssh", key.id) for key in own.ssh_keys if key.user_id == visit.user.pk]
     count = asked.get("count", "1")
     return {
         "offer": chosen.offer.code if chosen else "",
-        "image": _first_image(choices.images, card, asked.get("image")),
+        "image": _first_image(catalog.images, card, asked.get("image")),
         "count": count if count.isdecimal() and len(count) <= 2 else "1",
-        "project": next((to_text("prj", p.id) for p in choices.projects if p.is_default), ""),
-        "ssh_keys": own,
-        "password_login": choices.has_passwords and not own,
+        "project": next((to_text("prj", p.id) for p in own.projects if p.is_default), ""),
+        "ssh_keys": keys,
+        "password_login": own.has_passwords and not keys,
         "stop": NEVER,
         "stop_after": "8",
     }
@@ -119,11 +129,14 @@ def _first_image(images: Sequence[Image], card: Card | None, asked: str | None) 
     return ""
 
 
-def _age(image: Image) -> tuple[tuple[int, ...], str]:
-    """Sort by the version of the main framework, then of CUDA."""
-    version = image.frameworks.get("pytorch", "")
-    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
-    return numbers, image.cuda.rjust(6)
+def _age(image: Image) -> tuple[tuple[int, ...], ...]:
+    """Sort by the version in the image's name, then of PyTorch, then of CUDA."""
+    named = next((word for word in image.name.split() if word[0].isdecimal()), "")
+    return tuple(map(_numbers, (named, image.frameworks.get("pytorch", ""), image.cuda)))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 # --- how it is shown
@@ -159,8 +172,9 @@ class ImageGroup:
 
 
 # What an image is for, by what stands in it; the first that is there decides.
-SERVING, APPS = _("Inference servers"), _("Applications")
+SERVING, APPS = _("Inference servers"), _("Applications and libraries")
 KINDS: Final[dict[str, str | Promise]] = {
+    "deepspeed": APPS,
     "vllm": SERVING,
     "sglang": SERVING,
     "tritonserver": SERVING,
@@ -197,7 +211,7 @@ def image_groups(
 ) -> list[ImageGroup]:
     """Return the images by what they bring: frameworks first, then CUDA alone, then the rest."""
     groups: dict[str | Promise, list[ImageChoice]] = {}
-    for image in images:
+    for image in sorted(images, key=_age, reverse=True):
         slugs = cards_of(image, cards)
         text = f"{image.code} {image.name} cuda {image.cuda} "
         words = text + " ".join(f"{name} {version}" for name, version in image.frameworks.items())

@@ -2,14 +2,15 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpResponse
 from django.utils.translation import ngettext
 
+from billing.services.wallets import Balance
 from rental.catalog.errors import UnknownQuote
-from rental.catalog.queries import OnSale
+from rental.catalog.queries import list_cards
 from rental.instances import services
 from rental.instances.models import Instance
 from rental.records import ids
@@ -24,12 +25,14 @@ from rental.web.once import FIELD as ONCE
 from rental.web.once import new_key
 from rental.web.pages.launch.choices import (
     CardChoice,
-    Choices,
+    Catalog,
     ImageGroup,
+    Own,
     card_choices,
     image_groups,
     initial_of,
-    read_choices,
+    read_catalog,
+    read_own,
 )
 from rental.web.pages.launch.words import order_refusal
 from rental.web.snippets import Snippet, snippets_of
@@ -41,7 +44,6 @@ class EstimateContext:
     """The right side of the page. ``tells``: the words of a refused order, about the price."""
 
     estimate: Estimate
-    chosen: OnSale | None
     snippets: Sequence[Snippet]
     tells: str = ""
 
@@ -51,49 +53,46 @@ class LaunchContext(EstimateContext):
     """The whole page. ``here``: cards of this fleet; ``elsewhere``: those that it has not."""
 
     form: LaunchForm
-    choices: Choices
+    own: Own
     here: Sequence[CardChoice]
     elsewhere: Sequence[CardChoice]
     images: Sequence[ImageGroup]
     once: str
-    unknown_offer: bool = False
+    unknown_offer: bool
+    balance: Balance | None
     nav: str = "launch"
-    balance: Any = field(default=None)
 
 
 @page("instances:write")
 def show_launch(visit: Visit) -> HttpResponse:
-    choices = read_choices(visit)
-    form = choices.form(initial=initial_of(choices, visit))
-    asked = visit.request.GET.get("offer")
-    context = _context(visit, choices, form, _order_as_shown(form), once=new_key())
-    if asked and choices.find(asked) is None:
-        context = LaunchContext(**(vars(context) | {"unknown_offer": True}))
+    own, catalog = read_own(visit), read_catalog(visit)
+    form = own.form(initial=initial_of(own, catalog, visit))
+    context = _context(visit, own, catalog, form, _order_as_shown(own, form), once=new_key())
     return visit.render("web/launch/launch.html", context)
 
 
 @page("instances:write")
 def show_stock(visit: Visit) -> HttpResponse:
     """Say again how many there are of each offer."""
-    return visit.render("web/launch/_stock.html", {"cards": read_choices(visit).cards})
+    cards = list_cards(tenant_id=visit.tenant.id, now=visit.now)
+    return visit.render("web/launch/_stock.html", {"cards": cards})
 
 
 @action("instances:write")
 def show_estimate(visit: Visit) -> HttpResponse:
     """Work out the price of what the form says now; it names the fields that it is for."""
-    choices = read_choices(visit)
-    form = choices.form(visit.request.POST)
+    form = read_own(visit).form(visit.request.POST)
     form.is_valid()  # what cannot be read counts as not said
-    return visit.render("web/launch/_estimate.html", _estimate(visit, choices, form, form.order()))
+    return visit.render("web/launch/_estimate.html", _estimate(visit, form, form.order()))
 
 
 @action("instances:write")
 def place_order(visit: Visit) -> HttpResponse:
     """Order what the form says at the price that it shows, once for each form that was drawn."""
-    choices = read_choices(visit)
-    form = choices.form(visit.request.POST)
+    own = read_own(visit)
+    form = own.form(visit.request.POST)
     if not form.is_valid():
-        return _draw_again(visit, choices, form)
+        return _draw_again(visit, own, form)
     try:
         made = visit.once(lambda: _launch(visit, form.order()))
     except Exception as error:
@@ -101,7 +100,7 @@ def place_order(visit: Visit) -> HttpResponse:
         if refusal is None:
             raise
         is_used = isinstance(error, IdempotencyKeyReused)
-        return _draw_again(visit, choices, form, refusal, once=new_key() if is_used else None)
+        return _draw_again(visit, own, form, refusal, once=new_key() if is_used else None)
     names = made["names"]
     words = ngettext("%(name)s is ordered.", "%(n)s instances are ordered.", len(names))
     visit.toast(words % {"name": names[0], "n": len(names)})
@@ -161,7 +160,7 @@ def _kept_key(visit: Visit, text: str) -> SshKey:
 
 def _draw_again(
     visit: Visit,
-    choices: Choices,
+    own: Own,
     form: LaunchForm,
     refusal: Refusal | None = None,
     once: str | None = None,
@@ -173,43 +172,42 @@ def _draw_again(
             form.add_error(refusal.field, refusal.words)
         else:
             tells = refusal.words
-    order = form.order() if form.is_bound else Order(offer="", image="")
-    context = _context(
-        visit, choices, form, order, once=once or visit.request.POST.get(ONCE, ""), tells=tells
-    )
+    once = once or visit.request.POST.get(ONCE, "")
+    context = _context(visit, own, read_catalog(visit), form, form.order(), once=once, tells=tells)
     template = "web/launch/_form.html" if visit.is_htmx else "web/launch/launch.html"
     return visit.render(template, context, status=422)
 
 
 def _context(
     visit: Visit,
-    choices: Choices,
+    own: Own,
+    catalog: Catalog,
     form: LaunchForm,
     order: Order,
     *,
     once: str,
     tells: str = "",
 ) -> LaunchContext:
-    right = _estimate(visit, choices, form, order, tells=tells)
+    right = _estimate(visit, form, order, tells=tells)
     _mark(form, right.estimate.refusal)
-    card = choices.card_of(right.chosen)
-    here = [one for one in choices.cards if one.exists]
-    elsewhere = [one for one in choices.cards if not one.exists]
+    chosen = catalog.find(order.offer)
+    asked = visit.request.GET.get("offer")
+    here = [card for card in catalog.cards if card.exists]
+    elsewhere = [card for card in catalog.cards if not card.exists]
     return LaunchContext(
         **vars(right),
         form=form,
-        choices=choices,
-        here=card_choices(here, right.chosen),
-        elsewhere=card_choices(elsewhere, right.chosen),
-        images=image_groups(choices.images, choices.cards, card),
+        own=own,
+        here=card_choices(here, chosen),
+        elsewhere=card_choices(elsewhere, chosen),
+        images=image_groups(catalog.images, catalog.cards, catalog.card_of(chosen)),
         once=once,
+        unknown_offer=bool(asked) and catalog.find(asked) is None,
         balance=right.estimate.balance,
     )
 
 
-def _estimate(
-    visit: Visit, choices: Choices, form: LaunchForm, order: Order, *, tells: str = ""
-) -> EstimateContext:
+def _estimate(visit: Visit, form: LaunchForm, order: Order, *, tells: str = "") -> EstimateContext:
     found = estimate(
         order,
         tenant_id=visit.tenant.id,
@@ -223,10 +221,7 @@ def _estimate(
     root = visit.request.build_absolute_uri("/").rstrip("/")
     limit = found.quote.total_per_hour if found.quote else None
     return EstimateContext(
-        estimate=found,
-        chosen=choices.find(order.offer),
-        snippets=snippets_of(order, root=root, limit=limit),
-        tells=tells,
+        estimate=found, snippets=snippets_of(order, root=root, limit=limit), tells=tells
     )
 
 
@@ -243,13 +238,8 @@ def _quote_id(visit: Visit) -> uuid.UUID | None:
         return None
 
 
-def _order_as_shown(form: LaunchForm) -> Order:
+def _order_as_shown(own: Own, form: LaunchForm) -> Order:
     """Return the order that the fields of a fresh page stand for."""
-    bound = type(form)(
-        {name: value for name, value in form.initial.items() if value not in (None, False, "")},
-        projects=[value for value, _label in form.fields["project"].choices],
-        ssh_keys=[value for value, _label in form.fields["ssh_keys"].choices],
-        secrets=[value for value, _label in form.fields["secrets"].choices],
-    )
-    bound.is_valid()
-    return bound.order()
+    shown = own.form({name: value for name, value in form.initial.items() if value})
+    shown.is_valid()
+    return shown.order()
