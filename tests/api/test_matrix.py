@@ -43,6 +43,7 @@ PUBLIC = {  # open to everybody: tells nothing of any tenant
     "join/code",
     "join/<str:token>",  # the token is the key: tests/web/test_joining_team.py
     "launch",  # goes to one's own tenant, or to sign-up
+    "dev/components",  # invented things only, and to staff alone: tests/web/test_components.py
     "v1/docs",
     "v1/openapi.json",
     r"v1/^[\s\S]*$",
