@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.conf import settings
 from django.db import connections
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.realtime.conftest import Web, sign_in
 
@@ -32,6 +32,8 @@ FLAGS = (
     "--disable-sync",
 )
 DESKTOP = {"width": 1280, "height": 800}
+PATIENCE = 20_000  # ms; two cores may have much else to do
+expect.set_options(timeout=PATIENCE)
 KINDS = {
     "light": {"color_scheme": "light", "locale": "en-US", "viewport": DESKTOP},
     "dark": {"color_scheme": "dark", "locale": "en-US", "viewport": DESKTOP},
@@ -147,7 +149,7 @@ def open_page(chromium, web):
     def open_it(kind="light", *, user=None, **options):
         context = chromium.new_context(base_url=web.url, **KINDS[kind], **options)
         context.add_init_script(TELL_VIOLATIONS)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.watch = Watch(page, web.address)
