@@ -9,7 +9,7 @@ their charge, and every grouping of a month to the same total, to the last micro
 import uuid
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -122,6 +122,15 @@ class Group:
     @property
     def total(self) -> int:
         return self.charged - self.returned
+
+
+class Chosen(TypedDict):
+    """Which charges: of a tenant and a month, of one instance or project if there is one."""
+
+    tenant_id: uuid.UUID
+    period: date
+    instance_id: uuid.UUID | None
+    project_id: uuid.UUID | None
 
 
 def billing_zone() -> ZoneInfo:

@@ -4,7 +4,7 @@ from django.urls import path
 
 from rental.web import converters  # noqa: F401  # registers <ssh:…>, <key:…>, <sec:…>
 from rental.web.pages import audit, overview
-from rental.web.pages.billing import balance, charges, ledger
+from rental.web.pages.billing import balance, charges, charges_file, ledger
 from rental.web.pages.keys import api, secrets, ssh
 
 urlpatterns = [
@@ -15,7 +15,7 @@ urlpatterns = [
     path("billing/transfers", ledger.show_transfers, name="transfers"),
     path("billing/transfers.csv", ledger.download_transfers),
     path("billing/charges", charges.show_charges, name="charges"),
-    path("billing/charges.csv", charges.download_charges),
+    path("billing/charges.csv", charges_file.download_charges),
     path("keys", ssh.ssh_keys, name="keys"),
     path("keys/ssh/<ssh:ssh_key_id>/remove", ssh.remove_key),
     path("keys/api", api.api_keys, name="api_keys"),

@@ -138,7 +138,7 @@ class NowContext:
 @page("tenant:read")
 def show_now(visit: Visit) -> HttpResponse:
     now = read_now(visit)
-    return visit.render("web/overview/_now.html", NowContext(now=now, balance=now.balance))
+    return visit.render("web/overview/_fetched.html", NowContext(now=now, balance=now.balance))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,12 @@
 """What a month was charged for: grouped, and each charge with the figures to recompute it."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
-from itertools import chain
 from typing import Any, Final, get_args
 from urllib.parse import urlencode
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.http import HttpResponse
@@ -17,14 +15,21 @@ from django.utils.translation import gettext as _
 from billing.core.rating import price_of_ticks
 from billing.core.split import period_of
 from billing.core.ticks import start_of_tick
-from billing.models import Charge, Reversal
-from billing.month import Group, Grouping, billing_zone, group_month, list_month, list_returns
+from billing.models import Charge, Reversal, Run
+from billing.month import (
+    Chosen,
+    Group,
+    Grouping,
+    billing_zone,
+    group_month,
+    list_month,
+    list_returns,
+)
 from billing.services.due import unposted_by_period
 from rental.instances.models import Instance
 from rental.records import ids
 from rental.records.paging import ForeignCursor, Key, take_page
 from rental.tenants.models import Project
-from rental.web.exports import Cell, amount, csv_answer, moments, read_all
 from rental.web.pages.billing.tabs import Tab, tabs_of
 from rental.web.periods import months_back, read_month
 from rental.web.visit import Visit, page
@@ -33,12 +38,6 @@ PAGE_ROWS: Final = 50
 MOST_RETURNS: Final = 50
 NEWEST: Final[Key] = ("id",)
 GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
-
-COLUMNS: Final = (
-    "kind", "from", "from_utc", "until", "until_utc", "instance", "instance_id", "project",
-    "project_id", "ticks", "units_before", "price_per_hour", "share", "amount", "currency",
-    "period", "run_id", "from_unit", "until_unit", "charge_id", "created_at_utc",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +59,13 @@ class Filters:
         }
         return "?" + urlencode({name: value for name, value in chosen.items() if value})
 
-    @property
-    def narrowed(self) -> dict[str, uuid.UUID | None]:
-        return {"instance_id": self.instance_id, "project_id": self.project_id}
+    def of(self, tenant_id: uuid.UUID) -> Chosen:
+        return {
+            "tenant_id": tenant_id,
+            "period": self.period,
+            "instance_id": self.instance_id,
+            "project_id": self.project_id,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +171,7 @@ def _read_id(prefix: str, text: str) -> uuid.UUID | None:
 @page("billing:read")
 def show_charges(visit: Visit) -> HttpResponse:
     filters = read_filters(visit)
-    chosen = {"tenant_id": visit.tenant.id, "period": filters.period, **filters.narrowed}
+    chosen = filters.of(visit.tenant.id)
     cursor = visit.request.GET.get("after") or None
     try:
         found = take_page(
@@ -276,7 +279,7 @@ class _Names:
         )
 
     def of_charge(self, charge: Charge) -> ChargeShown:
-        segment, started = charge.segment, charge.run.started_at
+        segment, started = charge.segment, start_of(charge.run)
         share = Fraction(segment.share_numerator, segment.share_denominator)
         price = 0 if segment.cover is not None else charge.price_version.price
         ticks = charge.units.upper - charge.units.lower
@@ -316,6 +319,13 @@ class _Names:
         return ""
 
 
+def start_of(run: Run) -> datetime:
+    """Return the start of tick 0, which every run has that was charged."""
+    if run.started_at is None:
+        raise ValueError(f"the run {run.id} was charged and never started")
+    return run.started_at
+
+
 def names_of_instances(tenant_id: uuid.UUID, keys: set[Any]) -> dict[uuid.UUID, str]:
     found = Instance.objects.of(tenant_id).filter(pk__in=keys)
     return dict(found.values_list("pk", "name"))
@@ -323,62 +333,3 @@ def names_of_instances(tenant_id: uuid.UUID, keys: set[Any]) -> dict[uuid.UUID, 
 
 def names_of_projects(tenant_id: uuid.UUID) -> dict[uuid.UUID, str]:
     return dict(Project.objects.of(tenant_id).values_list("pk", "name"))
-
-
-# --- the same as a file
-
-
-@page("billing:read")
-def download_charges(visit: Visit) -> HttpResponse:
-    """
-    Each charge of the month a line, then what was given back, negative: the amounts add up to the
-    total of the page.
-    """
-    filters = read_filters(visit)
-    chosen = {"tenant_id": visit.tenant.id, "period": filters.period, **filters.narrowed}
-    lines = chain(
-        read_all(list_month(**chosen), key=NEWEST), read_all(list_returns(**chosen), key=NEWEST)
-    )
-    file = _File(visit)
-    return csv_answer(
-        visit.request,
-        name=f"charges-{visit.tenant.slug}-{filters.period:%Y-%m}.csv",
-        header=COLUMNS,
-        batches=(file.cells(batch, filters.period) for batch in lines),
-    )
-
-
-class _File:
-    """Charges and reversals as lines of the file. One query for the names of each batch."""
-
-    def __init__(self, visit: Visit) -> None:
-        self.tenant_id = visit.tenant.id
-        self.zone = ZoneInfo(visit.tenant.time_zone)
-        self.projects = names_of_projects(visit.tenant.id)
-
-    def cells(self, batch: Sequence[Charge | Reversal], period: date) -> Iterator[tuple[Cell, ...]]:
-        names = names_of_instances(self.tenant_id, {line.run.instance_id for line in batch})
-        for line in batch:
-            run, segment, units = line.run, line.segment, line.units
-            is_charge = isinstance(line, Charge)
-            yield (
-                "charged" if is_charge else "returned",
-                *moments(start_of_tick(run.started_at, units.lower), self.zone),
-                *moments(start_of_tick(run.started_at, units.upper), self.zone),
-                names.get(run.instance_id, ""),
-                ids.to_text("ins", run.instance_id),
-                self.projects.get(segment.project_id, ""),
-                ids.to_text("prj", segment.project_id),
-                units.upper - units.lower,
-                line.units_before if is_charge else "",
-                amount(line.price_version.price if segment.cover is None else 0),
-                f"{segment.share_numerator}/{segment.share_denominator}",
-                amount(line.amount if is_charge else -line.amount),
-                line.price_version.currency,
-                f"{period:%Y-%m}",
-                ids.to_text("run", run.id),
-                units.lower,
-                units.upper,
-                ids.to_text("chg", line.id if is_charge else line.charge_id),
-                moments(line.created_at, self.zone)[1],
-            )
