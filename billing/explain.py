@@ -57,7 +57,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunAccount:
+class RunCost:
     """A run with its lines in order of ticks. ``charged``: less what was given back."""
 
     run: Run
@@ -71,10 +71,10 @@ class RunAccount:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Statement:
+class Explanation:
     """All runs of an instance, the newest first. ``total`` is what it has cost up to now."""
 
-    runs: list[RunAccount]
+    runs: list[RunCost]
     charged: int
     estimate: int
 
@@ -83,7 +83,7 @@ class Statement:
         return self.charged + self.estimate
 
 
-def explain_instance(*, tenant_id: uuid.UUID, instance_id: uuid.UUID) -> Statement:
+def explain_instance(*, tenant_id: uuid.UUID, instance_id: uuid.UUID) -> Explanation:
     """Return what the tenant's instance cost, a fixed number of queries however old it is."""
     runs = list(
         Run.objects.of(tenant_id).filter(instance_id=instance_id).order_by("-opened_at", "-id")
@@ -93,7 +93,7 @@ def explain_instance(*, tenant_id: uuid.UUID, instance_id: uuid.UUID) -> Stateme
     pieces = _pieces(tenant_id, instance_id) if runs else {}
     facts = _read_facts([run.id for run in runs]) if runs else _Facts({}, {}, {}, {})
     accounts = [_account_of(run, facts, pieces.get(run.id, [])) for run in runs]
-    return Statement(
+    return Explanation(
         runs=accounts,
         charged=sum(account.charged for account in accounts),
         estimate=sum(account.estimate for account in accounts),
@@ -229,7 +229,7 @@ def _pieces(tenant_id: uuid.UUID, instance_id: uuid.UUID) -> dict[uuid.UUID, lis
     return pieces
 
 
-def _account_of(run: Run, facts: _Facts, pieces: Sequence[Line]) -> RunAccount:
+def _account_of(run: Run, facts: _Facts, pieces: Sequence[Line]) -> RunCost:
     charges, returns = facts.charges.get(run.id, []), facts.returns.get(run.id, [])
     charged = subtract(_ranges(charges), _ranges(returns))
     estimates = [piece for piece in pieces if subtract(_ranges([piece]), charged)]
@@ -238,7 +238,7 @@ def _account_of(run: Run, facts: _Facts, pieces: Sequence[Line]) -> RunAccount:
         run, seen=union(facts.seen.get(run.id, [])), waived=facts.waived.get(run.id, []), paid=paid
     )
     lines = [*charges, *returns, *estimates, *free]
-    return RunAccount(
+    return RunCost(
         run=run,
         lines=sorted(lines, key=lambda line: (line.from_tick, line.until_tick, line.kind)),
         charged=sum(line.amount for line in [*charges, *returns]),

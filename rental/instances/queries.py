@@ -18,7 +18,7 @@ from django.db.models import Count, Q
 
 from billing.models import PriceVersion, Run
 from billing.services.ledger import arrears_of
-from billing.services.wallets import read_balance
+from billing.services.wallets import Balance, read_balance
 from rental.instances.actions import (
     STATES,
     Action,
@@ -254,9 +254,12 @@ def list_for_page(
     sort: Sort = "-created",
     limit: int = 50,
     cursor: str | None = None,
+    balance: Balance | None = None,
 ) -> ListPage:
     """
     Return one page of the tenant's instances. Without ``words`` what is deleted is left out.
+
+    :param balance: if the caller has read it anyway; starts are judged by it
 
     :raises ForeignCursor: if the cursor is of another list
     """
@@ -278,7 +281,7 @@ def list_for_page(
         scope=scope,
     )
     return ListPage(
-        rows=rows_of(tenant_id, page.rows, now=now, may=may),
+        rows=rows_of(tenant_id, page.rows, now=now, may=may, balance=balance),
         next_cursor=page.next_cursor,
         counts=_by_word(counts),
     )
@@ -296,11 +299,16 @@ def _by_word(counts: Mapping[str, int]) -> dict[StateWord, int]:
 
 
 def rows_of(
-    tenant_id: uuid.UUID, instances: Sequence[Instance], *, now: datetime, may: May
+    tenant_id: uuid.UUID,
+    instances: Sequence[Instance],
+    *,
+    now: datetime,
+    may: May,
+    balance: Balance | None = None,
 ) -> list[InstanceRow]:
     """Return the rows of the tenant's instances: for lists, and for one row that has changed."""
     prices = prices_of(instances, now=now)
-    conditions = conditions_of(tenant_id, instances, prices=prices, now=now)
+    conditions = conditions_of(tenant_id, instances, prices=prices, now=now, balance=balance)
     return [
         InstanceRow(
             instance=instance,
@@ -313,14 +321,19 @@ def rows_of(
 
 
 def get_for_page(
-    tenant_id: uuid.UUID, instance_id: uuid.UUID, *, now: datetime, may: May
+    tenant_id: uuid.UUID,
+    instance_id: uuid.UUID,
+    *,
+    now: datetime,
+    may: May,
+    balance: Balance | None = None,
 ) -> InstanceSheet | None:
     """Return all of an instance; None if the tenant has no such instance."""
     found = Instance.objects.of(tenant_id).select_related("offer", "image", "project", "tenant")
     instance = found.filter(pk=instance_id).first()
     if instance is None:
         return None
-    (row,) = rows_of(tenant_id, [instance], now=now, may=may)
+    (row,) = rows_of(tenant_id, [instance], now=now, may=may, balance=balance)
     place = Allocation.objects.held().filter(instance_id=instance_id).select_related("node")
     allocation = place.first()
     last = read_rows(LAST_OPERATIONS, [instance_id], json_columns=("steps", "error"))
@@ -349,6 +362,7 @@ def conditions_of(
     *,
     prices: Mapping[str, int],
     now: datetime,
+    balance: Balance | None = None,
 ) -> Conditions:
     """Read what decides on a start, if one of the instances could be started at all."""
     asking = startable(instances)
@@ -356,7 +370,7 @@ def conditions_of(
         return Conditions(prices=prices)
     named = {name for instance in asking for name in instance.secrets}
     kept = Secret.objects.of(tenant_id).filter(name__in=named).values_list("name", flat=True)
-    balance = read_balance(tenant_id=tenant_id, now=now)
+    balance = balance or read_balance(tenant_id=tenant_id, now=now)
     return Conditions(
         is_active=_is_active(tenant_id),
         owes=arrears_of([tenant_id]).get(tenant_id, 0) > 0,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from billing.core.rating import price_between
-from billing.explain import Statement, explain_instance, join_lines
+from billing.explain import Explanation, explain_instance, join_lines
 from billing.models import Charge, Reversal
 from billing.queries import spent_on
 from billing.services.runs import close_run, waive
@@ -37,7 +37,7 @@ def tenant():
     return make_tenant(balance=1000 * CNY)
 
 
-def statement_of(run) -> Statement:
+def explanation_of(run) -> Explanation:
     return explain_instance(tenant_id=run.tenant_id, instance_id=run.instance_id)
 
 
@@ -45,7 +45,7 @@ def told(run, *, index=0):
     """(kind, why free, ticks, amount) of each line of a run."""
     return [
         (line.kind, line.free, (line.from_tick, line.until_tick), line.amount)
-        for line in join_lines(statement_of(run).runs[index].lines)
+        for line in join_lines(explanation_of(run).runs[index].lines)
     ]
 
 
@@ -59,7 +59,7 @@ def test_what_is_charged_and_what_is_not_yet(tenant):
         ("charged", "", (0, 600), 4_900_000),
         ("estimate", "", (600, 700), 816_667),
     ]
-    whole = statement_of(run)
+    whole = explanation_of(run)
     assert (whole.charged, whole.estimate, whole.total) == (4_900_000, 816_667, 5_716_667)
     assert whole.total == spent_on(run.instance_id, now=NOON + 700 * TICK)
 
@@ -70,7 +70,7 @@ def test_charges_that_continue_each_other_are_one_line(tenant):
         report(run, (0, until))
         settle(now=NOON + until * TICK)
 
-    account = statement_of(run).runs[0]
+    account = explanation_of(run).runs[0]
     assert [line.amount for line in account.lines] == [57_167, 106_166, 106_167]
     (line,) = join_lines(account.lines)
     assert (line.from_tick, line.until_tick, line.before, line.rows) == (0, 33, 0, 3)
@@ -112,7 +112,7 @@ def test_a_failed_start_has_no_line_and_costs_nothing(tenant):
     close_run(run_id=run.id, at=NOON + 10 * TICK, reason="start_failed")
 
     assert told(run) == []
-    assert statement_of(run).total == 0
+    assert explanation_of(run).total == 0
 
 
 def test_what_is_waived_later_is_given_back_and_named(tenant):
@@ -128,7 +128,7 @@ def test_what_is_waived_later_is_given_back_and_named(tenant):
     lines = told(run)
     assert ("free", "waived", (100, 200), 0) in lines
     assert ("returned", "", (100, 200), -816_667) in lines
-    whole = statement_of(run)
+    whole = explanation_of(run)
     assert whole.total == 4_900_000 - 816_667 == spent_on(run.instance_id, now=NOON)
 
 
@@ -150,7 +150,7 @@ def test_a_new_price_begins_a_new_line(tenant):
     make_price(2 * CNY, since=NOON + 5 * TICK, key="compute/rising")
     report(run, (0, 10))
 
-    lines = join_lines(statement_of(run).runs[0].lines)
+    lines = join_lines(explanation_of(run).runs[0].lines)
     assert [(line.from_tick, line.price, line.before) for line in lines] == [
         (0, 1 * CNY, 0),
         (5, 2 * CNY, 0),
@@ -217,7 +217,7 @@ class AnyLife(TestCase):
             else:
                 settle(now=late, tenant_ids=[tenant.id])
 
-        whole = statement_of(run)
+        whole = explanation_of(run)
         charged = sum(Charge.objects.filter(run=run).values_list("amount", flat=True))
         back = sum(Reversal.objects.filter(run=run).values_list("amount", flat=True))
         assert whole.charged == charged - back

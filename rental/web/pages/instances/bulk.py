@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
 from django.http import HttpResponse
 from django.utils.translation import gettext, ngettext
 
@@ -98,17 +97,16 @@ def bulk_stop(visit: Visit) -> HttpResponse:
 
 
 def _stop(visit: Visit, instance_id: uuid.UUID, generation: int | None) -> str:
-    """Return why the stop was refused, "" if it was not."""
+    """Return why the stop was refused, "" if it was not. Each is a savepoint of its own."""
     try:
-        with transaction.atomic():
-            services.stop_instance(
-                tenant_id=visit.tenant.id,
-                instance_id=instance_id,
-                if_generation=generation,
-                actor=visit.actor,
-                now=visit.now,
-                request_id=visit.request_id,
-            )
+        services.stop_instance(
+            tenant_id=visit.tenant.id,
+            instance_id=instance_id,
+            if_generation=generation,
+            actor=visit.actor,
+            now=visit.now,
+            request_id=visit.request_id,
+        )
     except Exception as error:
         refusal = visit.refusal(error)
         if refusal is None:

@@ -1,4 +1,4 @@
-"""The cost tab: the statement of billing, line by line, with the figures to recompute it."""
+"""The cost tab: the explanation of billing, line by line, with the figures to recompute it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from billing.core.rating import TICKS_PER_HOUR, price_of_ticks
 from billing.core.ticks import start_of_tick
-from billing.explain import Line, RunAccount, Statement, join_lines
+from billing.explain import Explanation, Line, RunCost, join_lines
 from rental.records.ids import to_text
 from rental.web.exports import Cell, amount, moments
 from rental.web.pages.instances.words import reason_words
@@ -72,7 +72,7 @@ class Row:
 class RunRows:
     """A run: its rows, or in ``nothing`` why it cost nothing at all."""
 
-    account: RunAccount
+    account: RunCost
     rows: list[Row]
     ended: str
     nothing: Promise | str = ""
@@ -90,19 +90,19 @@ class Cost:
     older_count: int
 
 
-def cost_of(statement: Statement) -> Cost:
-    shown, rest = statement.runs[:MOST_RUNS], statement.runs[MOST_RUNS:]
+def cost_of(explanation: Explanation) -> Cost:
+    shown, rest = explanation.runs[:MOST_RUNS], explanation.runs[MOST_RUNS:]
     return Cost(
         runs=[_run_rows(account) for account in shown],
-        charged=statement.charged,
-        estimate=statement.estimate,
-        total=statement.total,
+        charged=explanation.charged,
+        estimate=explanation.estimate,
+        total=explanation.total,
         older=sum(account.total for account in rest),
         older_count=len(rest),
     )
 
 
-def _run_rows(account: RunAccount) -> RunRows:
+def _run_rows(account: RunCost) -> RunRows:
     run = account.run
     nothing: Promise | str = ""
     if run.started_at is None:
@@ -121,7 +121,7 @@ def _run_rows(account: RunAccount) -> RunRows:
     )
 
 
-def _row(line: Line, account: RunAccount) -> Row:
+def _row(line: Line, account: RunCost) -> Row:
     started = account.run.started_at
     from_at = until_at = None
     if started is not None:
@@ -160,13 +160,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def csv_rows(statement: Statement, zone: ZoneInfo) -> Iterator[list[list[Cell]]]:
+def csv_rows(explanation: Explanation, zone: ZoneInfo) -> Iterator[list[list[Cell]]]:
     """Yield the lines run by run, the newest first, each charge apart; the amounts add up."""
-    for account in statement.runs:
+    for account in explanation.runs:
         yield [_cells(line, account, zone) for line in account.lines]
 
 
-def _cells(line: Line, account: RunAccount, zone: ZoneInfo) -> list[Cell]:
+def _cells(line: Line, account: RunCost, zone: ZoneInfo) -> list[Cell]:
     row = _row(line, account)
     return [
         to_text("run", account.run.id),

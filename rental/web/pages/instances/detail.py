@@ -12,13 +12,14 @@ from django.utils.translation import gettext_lazy as _
 
 from billing.explain import explain_instance
 from billing.queries import spent_on
+from billing.services.wallets import Balance
 from rental.instances.history import MOST
 from rental.instances.queries import InstanceSheet, events_of
 from rental.instances.states import InstanceState
 from rental.web.exports import csv_answer
 from rental.web.pages.instances.connect import Connect, connect_of
 from rental.web.pages.instances.cost import COLUMNS, Cost, cost_of, csv_rows
-from rental.web.pages.instances.finding import row_of, sheet_of
+from rental.web.pages.instances.finding import balance_for, row_of, sheet_of
 from rental.web.pages.instances.settings import Settings, settings_of
 from rental.web.pages.instances.shown import Shown, shown_of
 from rental.web.pages.instances.story import Line, lines_of
@@ -66,14 +67,17 @@ class Detail(Head):
 
     tab: str
     tabs: list[Tab]
+    balance: Balance | None
     connect: Connect | None = None
     cost: Cost | None = None
     lines: list[Line] | None = None
     settings: Settings | None = None
 
 
-def _head(visit: Visit, instance_id: uuid.UUID) -> dict[str, Any]:
-    sheet = sheet_of(visit, instance_id)
+def _head(
+    visit: Visit, instance_id: uuid.UUID, *, balance: Balance | None = None
+) -> dict[str, Any]:
+    sheet = sheet_of(visit, instance_id, balance=balance)
     (shown,) = shown_of([sheet], visit)
     last = sheet.last_operation
     return {
@@ -101,13 +105,14 @@ def _failure(sheet: InstanceSheet) -> Failure | None:
 
 @page("instances:read")
 def show_detail(visit: Visit, instance_id: uuid.UUID) -> HttpResponse:
-    head = _head(visit, instance_id)
+    balance = balance_for(visit)
+    head = _head(visit, instance_id, balance=balance)
     asked = visit.request.GET.get("tab", "")
     tab = asked if asked in TABS else "connect"
     url = head["shown"].url
     tabs = [Tab(name=name, label=label, url=f"{url}?tab={name}") for name, label in TABS.items()]
     content = _content(visit, head["sheet"], tab)
-    detail = Detail(**(head | content), tab=tab, tabs=tabs)
+    detail = Detail(**(head | content), tab=tab, tabs=tabs, balance=balance)
     return visit.render("web/instances/detail.html", detail)
 
 
@@ -117,8 +122,8 @@ def _content(visit: Visit, sheet: InstanceSheet, tab: str) -> dict[str, Any]:
     if tab == "connect":
         return {"connect": connect_of(visit, sheet)}
     if tab == "cost" and visit.may("billing:read"):
-        statement = explain_instance(tenant_id=visit.tenant.id, instance_id=instance.pk)
-        return {"cost": cost_of(statement), "spent": statement.total}
+        explanation = explain_instance(tenant_id=visit.tenant.id, instance_id=instance.pk)
+        return {"cost": cost_of(explanation), "spent": explanation.total}
     if tab == "events":
         events = events_of(instance, with_names=visit.may("audit:read"), limit=MOST)
         return {"lines": lines_of(events)}
@@ -137,11 +142,11 @@ def show_header(visit: Visit, instance_id: uuid.UUID) -> HttpResponse:
 def export_cost(visit: Visit, instance_id: uuid.UUID) -> HttpResponse:
     """The cost tab as a file."""
     instance = row_of(visit, instance_id).instance
-    statement = explain_instance(tenant_id=visit.tenant.id, instance_id=instance_id)
+    explanation = explain_instance(tenant_id=visit.tenant.id, instance_id=instance_id)
     answer: HttpResponse = csv_answer(  # type: ignore[assignment]
         visit.request,
         name=f"cost-{instance.slug}.csv",
         header=COLUMNS,
-        batches=csv_rows(statement, ZoneInfo(visit.tenant.time_zone)),
+        batches=csv_rows(explanation, ZoneInfo(visit.tenant.time_zone)),
     )
     return answer

@@ -15,7 +15,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from billing.services.wallets import Balance, read_balance
+from billing.services.wallets import Balance
 from rental.catalog.services import lasts_s
 from rental.instances import services
 from rental.instances.effects import ALL_DATA, Effect, effect_of
@@ -26,7 +26,7 @@ from rental.web.forms.instances import CommandForm
 from rental.web.once import new_key
 from rental.web.pages.instances.answers import finished, in_words
 from rental.web.pages.instances.buttons import LOOKS, Look
-from rental.web.pages.instances.finding import row_of
+from rental.web.pages.instances.finding import balance_for, row_of
 from rental.web.pages.instances.shown import Shown, shown_of
 from rental.web.visit import Visit, action, by_method, page
 
@@ -71,9 +71,7 @@ def _dialog(visit: Visit, row: InstanceRow, word: str, *, refusal: Refusal | Non
     look = LOOKS[word]
     (shown,) = shown_of([row], visit)
     effect = effect_of(row.instance, look.verb, now=visit.now)
-    balance = None
-    if look.verb == "start" and visit.may("billing:read"):
-        balance = read_balance(tenant_id=visit.tenant.id, now=visit.now)
+    balance = balance_for(visit) if look.verb == "start" else None
     return Dialog(
         shown=shown,
         word=word,

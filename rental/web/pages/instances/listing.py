@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from django.http import HttpResponse
 
+from billing.services.wallets import Balance
 from rental.instances.queries import list_for_page
 from rental.instances.states import StateWord
 from rental.records.paging import ForeignCursor
 from rental.tenants.models import Project
 from rental.web.forms.instances import SORTS, Filters, read_filters
-from rental.web.pages.instances.finding import row_of
+from rental.web.pages.instances.finding import balance_for, row_of
 from rental.web.pages.instances.shown import Shown, shown_of
 from rental.web.visit import Visit, page
 
@@ -40,6 +41,7 @@ class ListContext:
     projects: list[Project]
     total: int
     next: str
+    balance: Balance | None
     sorts: tuple[tuple[str, object], ...] = SORTS
     nav: str = "instances"
 
@@ -47,6 +49,7 @@ class ListContext:
 @page("instances:read")
 def show_list(visit: Visit) -> HttpResponse:
     filters = read_filters(visit.request.GET.dict())
+    balance = balance_for(visit)
     try:
         found = list_for_page(
             visit.tenant.id,
@@ -58,6 +61,7 @@ def show_list(visit: Visit) -> HttpResponse:
             sort=filters.sort,
             limit=PAGE_ROWS,
             cursor=filters.after,
+            balance=balance,
         )
     except ForeignCursor:  # a link of another list, or of before a change of the filter
         return visit.redirect(f"{visit.home}instances{filters.query()}")
@@ -65,6 +69,7 @@ def show_list(visit: Visit) -> HttpResponse:
         "web/instances/list.html",
         ListContext(
             rows=shown_of(found.rows, visit),
+            balance=balance,
             filters=filters,
             words=_words(filters, found.counts),
             projects=list(Project.objects.of(visit.tenant.id).order_by("name")),
