@@ -1,5 +1,7 @@
 """The checklist is derived: each line opens and closes with the rows behind it."""
 
+from datetime import timedelta
+
 import pytest
 from allauth.mfa.models import Authenticator
 from django.db import connection
@@ -8,6 +10,7 @@ from django.urls import reverse
 
 from rental.operate.setup import look_at_setup
 from rental.records.clock import database_now
+from rental.records.models import PeriodicRun
 from rental.tenants.models import AuditEvent
 from scheduler.models import EnrolmentToken, Gpu, Zone
 from scheduler.services.enrolment import enrol
@@ -55,6 +58,19 @@ def test_a_lost_node_and_a_sick_card_open_their_lines_again():
     Gpu.objects.update(health="unhealthy")
     type(node.liveness).objects.update(status="lost")
     assert (states()["node"], states()["gpus"]) == ("needed", "advised")
+
+
+def test_work_in_the_background_is_done_once_seen_and_missed_only_when_it_should_be_there():
+    user = make_user(is_staff=True)
+    now = database_now()
+    type(user).objects.update(created_at=now)
+    assert states(user)["worker"] == "soon"
+    type(user).objects.update(created_at=now - timedelta(minutes=76))
+    assert states(user)["worker"] == "advised"
+    run = PeriodicRun.objects.create(name="billing.settle", slot=now, taken_at=now)
+    assert states(user)["worker"] == "done"
+    PeriodicRun.objects.filter(pk=run.pk).update(taken_at=now - timedelta(minutes=76))
+    assert states(user)["worker"] == "advised"
 
 
 def test_a_reported_model_that_no_offer_sells_is_named():

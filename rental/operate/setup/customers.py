@@ -41,7 +41,7 @@ def check_customers() -> Iterator[Step]:
         key="credit",
         title=_("Money reaches wallets"),
         state=when(credited, State.ADVISED),
-        says=_("You have credited a wallet.") if credited else _("No wallet was credited yet."),
+        says=_("A wallet was credited.") if credited else _("No wallet was credited yet."),
         why=_(
             "Customers pay ahead. Today you take the money your way and credit "
             "the wallet, with a reason that is kept."

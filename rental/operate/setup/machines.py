@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Count, Q
+from django.db.models import Count, Max, Min, Q
 from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from rental.operate.setup.steps import State, Step, moment, when
 from rental.records.models import PeriodicRun
+from rental.tenants.models import User
 from scheduler.models import Gpu, GpuHealth, LivenessStatus, Node
 from scheduler.services.liveness import listening_since
 
@@ -70,12 +71,14 @@ def _gpus() -> Step:
 
 
 def _background(*, now: datetime) -> Step:
-    last = PeriodicRun.objects.order_by("-taken_at").values_list("taken_at", flat=True).first()
+    last = PeriodicRun.objects.aggregate(at=Max("taken_at"))["at"]
+    begun = User.objects.aggregate(at=Min("created_at"))["at"]
     is_fresh = last is not None and now - last < SETTLES_EVERY
+    is_young = begun is None or now - begun < SETTLES_EVERY
     return Step(
         key="worker",
         title=_("Work in the background is done"),
-        state=when(is_fresh, State.ADVISED),
+        state=when(is_fresh, State.SOON if is_young else State.ADVISED),
         says=_("Last settled at %(time)s.") % {"time": moment(last)}
         if last
         else _("Nothing was settled yet: that happens 7 minutes after each full hour."),

@@ -13,6 +13,7 @@ class State(StrEnum):
     DONE = "done"
     NEEDED = "needed"  # nothing can be sold, or something is unsafe, without it
     ADVISED = "advised"
+    SOON = "soon"  # too early to tell
     CHOICE = "choice"  # the operator's to decide; both ways are right
     LATER = "later"  # Tessera cannot do it yet
 
@@ -21,6 +22,7 @@ STATE_WORDS: Final[dict[State, Any]] = {
     State.DONE: _("Done"),
     State.NEEDED: _("Needed"),
     State.ADVISED: _("Advised"),
+    State.SOON: _("Not seen yet"),
     State.CHOICE: _("Your choice"),
     State.LATER: _("Not built yet"),
 }
