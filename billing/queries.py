@@ -111,24 +111,6 @@ def change_of(transfer: Transfer) -> int:
     return into - transfer.amount * (transfer.debit.kind == Account.Kind.CASH)
 
 
-def balance_after(transfer: Transfer) -> int:
-    """Return what the tenant's cash wallet held after the transfer, micro-units. One query."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT w.posted - COALESCE((
-                SELECT sum(CASE WHEN t.credit_id = w.account_id THEN t.amount
-                                WHEN t.debit_id = w.account_id THEN -t.amount ELSE 0 END)
-                FROM billing_transfer t WHERE t.tenant_id = w.tenant_id AND t.id > %(id)s
-            ), 0)
-            FROM billing_wallet w WHERE w.tenant_id = %(tenant)s AND w.kind = 'cash'
-            """,
-            {"tenant": transfer.tenant_id, "id": transfer.id},
-        )
-        row = cursor.fetchone()
-    return 0 if row is None else int(row[0])
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerLine:
     """A transfer with what it did to the cash wallet and what was there before and after it."""
@@ -144,16 +126,35 @@ class LedgerLine:
 
 def read_ledger(transfers: Sequence[Transfer]) -> list[LedgerLine]:
     """
-    Return neighbouring transfers of one tenant, the newest first, with the wallet's balance along
-    them. One query.
+    Return transfers of one tenant, the newest first, each with the wallet's balance around it,
+    whatever lies between them. One query.
     """
-    lines: list[LedgerLine] = []
-    after = balance_after(transfers[0]) if transfers else 0
-    for transfer in transfers:
-        line = LedgerLine(transfer=transfer, change=change_of(transfer), after=after)
-        lines.append(line)
-        after = line.before
-    return lines
+    if not transfers:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT id, after FROM (
+                SELECT t.id, w.posted - COALESCE(sum(
+                    CASE WHEN t.credit_id = w.account_id THEN t.amount
+                         WHEN t.debit_id = w.account_id THEN -t.amount ELSE 0 END
+                ) OVER (ORDER BY t.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
+                AS after
+                FROM billing_transfer t JOIN billing_wallet w ON w.tenant_id = t.tenant_id
+                WHERE t.tenant_id = %(tenant)s AND t.id >= %(oldest)s AND w.kind = 'cash'
+            ) line WHERE id = ANY(%(shown)s)
+            """,
+            {
+                "tenant": transfers[0].tenant_id,
+                "oldest": min(transfer.id for transfer in transfers),
+                "shown": [transfer.id for transfer in transfers],
+            },
+        )
+        after = dict(cursor.fetchall())
+    return [
+        LedgerLine(transfer=one, change=change_of(one), after=int(after[one.id]))
+        for one in transfers
+    ]
 
 
 def spent_on(instance_id: uuid.UUID, *, now: datetime) -> int:

@@ -151,5 +151,5 @@ def test_the_ledger_is_read_with_the_balance_along_it(tenant):
     assert lines[-1].before == 0
     assert [line.before for line in lines[:-1]] == [line.after for line in lines[1:]]
     assert lines[0].after == read_balance(tenant_id=tenant.id, now=at(2026, 3, 10, 22)).posted
-    assert read_ledger(transfers[1:]) == lines[1:]
+    assert read_ledger([transfers[0], transfers[2]]) == [lines[0], lines[2]]
     assert read_ledger([]) == []
