@@ -21,6 +21,7 @@ _numbers = count(1)
 
 def make_user(*, email: str | None = None, **fields) -> User:
     email = email or f"person{next(_numbers)}@example.com"
+    fields.setdefault("language", "en")  # what tests read
     return services.create_user(email=email, actor=OPERATOR, now=NOON, **fields)
 
 
