@@ -143,7 +143,7 @@ def export_cost(visit: Visit, instance_id: uuid.UUID) -> HttpResponse:
     """The cost tab as a file."""
     instance = row_of(visit, instance_id).instance
     explanation = explain_instance(tenant_id=visit.tenant.id, instance_id=instance_id)
-    answer: HttpResponse = csv_answer(  # type: ignore[assignment]
+    answer: HttpResponse = csv_answer(
         visit.request,
         name=f"cost-{instance.slug}.csv",
         header=COLUMNS,
