@@ -1,11 +1,9 @@
 """What the templates of the operator's pages write numbers with."""
 
-from datetime import datetime
 from fractions import Fraction
 
 from django import template
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext
@@ -51,19 +49,13 @@ def tiles_of() -> "Tiles":
 
 
 @register.filter
-def tiles(card: Card, writer: "Tiles") -> SafeString:
+def written(card: Card, writer: "Tiles") -> SafeString:
     return writer.write(card)
-
-
-@register.filter
-def page_of_gpu(card: Card, writer: "Tiles") -> str:
-    head, tail = writer.gpu
-    return f"{head}{card.gpu.pk}{tail}"
 
 
 class Tiles:
     """
-    Writes the cells of cards as HTML: a link for each part that is held, a hatched gap between.
+    Writes cards as HTML: a head, and a link for each part that is held, with hatched gaps between.
 
     Not a template: 40 nodes have 3,200 cells, and ``{% url %}`` alone takes a second for them.
     """
@@ -72,12 +64,26 @@ class Tiles:
         self.instance = _around("admin:rental_instance_change")
         self.gpu = _around("admin:scheduler_gpu_change")
         self.free, self.since = escape(gettext("free")), escape(gettext("since"))
-        self.moments: dict[datetime | None, str] = {}
+        self.idle = escape(gettext("idle"))
         self.texts: dict[str, str] = {}  # tenants and offers come again and again
 
     def write(self, card: Card) -> SafeString:
-        # Every text of a row is escaped; the rest are numbers and a UUID.
-        return mark_safe("".join(map(self._cell, card.parts)))
+        # Every text of a row is escaped; the rest are numbers and UUIDs.
+        head, tail = self.gpu
+        taken = f"{card.taken}/{card.cells}" if card.taken else self.idle
+        return mark_safe(
+            f'<div class="op-card{"" if card.is_well else " sick"}"><header>'
+            f'<a href="{head}{card.gpu.pk}{tail}"><span class="soft">{card.gpu.index}</span>'
+            f' {self._escape(card.model)}</a><span class="soft num">{taken}</span></header>'
+            f'<div class="op-tiles">{"".join(map(self._cell, card.parts))}</div>'
+            f"{self._fault(card)}</div>"
+        )
+
+    def _fault(self, card: Card) -> str:
+        if card.is_well:
+            return ""
+        reason = f": {escape(card.gpu.health_reason)}" if card.gpu.health_reason else ""
+        return f'<p class="why">{escape(card.gpu.get_health_display())}{reason}</p>'
 
     def _cell(self, cell: Cell) -> str:
         if not cell.tenant:
@@ -88,7 +94,7 @@ class Tiles:
         head, tail = self.instance
         return (
             f'<a class="op-cell w{cell.width} h{cell.hue}" href="{head}{cell.instance_id}{tail}"'
-            f' title="{facts} · {self.since} {self._moment(cell.since)}">'
+            f' title="{facts} · {self.since} {cell.since}">'
             f"{tenant if cell.width > 2 else self._escape(cell.initials)}</a>"
         )
 
@@ -96,11 +102,6 @@ class Tiles:
         if text not in self.texts:
             self.texts[text] = escape(text)
         return self.texts[text]
-
-    def _moment(self, at: datetime | None) -> str:
-        if at not in self.moments:
-            self.moments[at] = f"{timezone.localtime(at):%Y-%m-%d %H:%M}"
-        return self.moments[at]
 
 
 def _around(name: str) -> list[str]:

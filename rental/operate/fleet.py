@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext_lazy as _
@@ -33,7 +34,7 @@ class Filters:
     state: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: there are thousands
 class Cell:
     """
     Neighbouring cells of a card in one hand, ``width`` of them; free where ``tenant`` is empty.
@@ -43,10 +44,10 @@ class Cell:
     tenant: str = ""
     initials: str = ""
     hue: int = 0
-    instance_id: uuid.UUID | None = None
+    instance_id: str = ""
     instance: str = ""
     offer: str = ""
-    since: datetime | None = None
+    since: str = ""  # in the zone of the deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,14 +187,15 @@ def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, 
     """
     Return (from, until, whose) of the cells that are held on the nodes, by GPU.
 
-    In SQL, since 3,200 cells would be as many model instances, and as many ids in an IN.
+    In SQL and as texts: 3,200 cells would be as many model instances, UUIDs and moments to build.
     """
     held: defaultdict[uuid.UUID, list[tuple[int, int, Cell]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT s.gpu_id, lower(part), upper(part), t.slug, a.instance_id,
-                   COALESCE(i.name, ''), COALESCE(i.offer_id, ''), s.created_at
+            SELECT s.gpu_id, lower(part), upper(part), t.slug, a.instance_id::text,
+                   COALESCE(i.name, ''), COALESCE(i.offer_id, ''),
+                   to_char(s.created_at AT TIME ZONE %s, 'YYYY-MM-DD HH24:MI')
             FROM scheduler_slice s
             CROSS JOIN LATERAL unnest(s.cells) AS part
             JOIN scheduler_gpu g ON g.id = s.gpu_id
@@ -202,7 +204,7 @@ def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, 
             LEFT JOIN rental_instance i ON i.id = a.instance_id
             WHERE s.released_at IS NULL AND g.node_id = ANY(%s)
             """,
-            [list(nodes)],
+            [settings.BILLING_TIME_ZONE, list(nodes)],
         )
         rows = cursor.fetchall()
         hues = {slug: place % HUES for place, slug in enumerate(sorted({row[3] for row in rows}))}
