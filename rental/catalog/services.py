@@ -194,7 +194,8 @@ def keep_or_make_quote(
 
     :raises CatalogError: as ``make_quote``
     """
-    known = Quote.objects.of(tenant_id).filter(pk=quote_id).select_related("offer").first()
+    quotes = Quote.objects.of(tenant_id).select_related("offer")
+    known = quotes.filter(pk=quote_id).first() if quote_id is not None else None
     wanted = (offer_code, market, image_code, count)
     if known is not None and (known.offer_id, known.market, known.image_id, known.count) == wanted:
         offer = get_offer(code=offer_code, market=market)

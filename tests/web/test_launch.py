@@ -428,7 +428,11 @@ def test_what_the_fleet_has_not_says_so_and_stands_apart(launching):
 
     page = browser.get(launching.page)
     assert [one.card.slug for one in page.context["here"]] == ["a100-80g"]
-    assert [one.card.slug for one in page.context["elsewhere"]] == ["h200-141g"]
+    assert (page.context["elsewhere"], page.context["chosen_elsewhere"]) == (1, [])
+    assert 'value="h200"' not in page.content.decode()
+    assert 'value="h200"' in browser.get(f"{launching.page}/elsewhere").content.decode()
+    (named,) = browser.get(f"{launching.page}?offer=h200").context["chosen_elsewhere"]
+    assert (named.card.slug, named.is_chosen) == ("h200-141g", True)
 
     text = text_of(launching.estimate(browser, offer="h200"))
     assert "No such card is installed here." in text

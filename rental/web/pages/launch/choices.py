@@ -94,12 +94,18 @@ def initial_of(own: Own, catalog: Catalog, visit: Visit) -> dict[str, Any]:
         "offer": chosen.offer.code if chosen else "",
         "image": _first_image(catalog.images, card, asked.get("image")),
         "count": count if count.isdecimal() and len(count) <= 2 else "1",
-        "project": next((to_text("prj", p.id) for p in own.projects if p.is_default), ""),
+        "project": _first_project(own.projects),
         "ssh_keys": keys,
         "password_login": own.has_passwords and not keys,
         "stop": NEVER,
         "stop_after": "8",
     }
+
+
+def _first_project(projects: Sequence[Project]) -> str:
+    """Return the default one where there is a choice; an order without any goes there by itself."""
+    first = next((to_text("prj", project.id) for project in projects if project.is_default), "")
+    return first if len(projects) > 1 else ""
 
 
 def first_choice(cards: Sequence[Card]) -> OnSale | None:

@@ -50,12 +50,16 @@ class EstimateContext:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchContext(EstimateContext):
-    """The whole page. ``here``: cards of this fleet; ``elsewhere``: those that it has not."""
+    """
+    The whole page. ``here``: cards of this fleet; ``elsewhere``: how many it has not;
+    ``chosen_elsewhere``: they, if one of them is chosen. Else nobody waits for their drawing.
+    """
 
     form: LaunchForm
     own: Own
     here: Sequence[CardChoice]
-    elsewhere: Sequence[CardChoice]
+    elsewhere: int
+    chosen_elsewhere: Sequence[CardChoice]
     images: Sequence[ImageGroup]
     once: str
     unknown_offer: bool
@@ -76,6 +80,14 @@ def show_stock(visit: Visit) -> HttpResponse:
     """Say again how many there are of each offer."""
     cards = list_cards(tenant_id=visit.tenant.id, now=visit.now)
     return visit.render("web/launch/_stock.html", {"cards": cards})
+
+
+@page("instances:write")
+def show_elsewhere(visit: Visit) -> HttpResponse:
+    """Show the cards of the price list that this fleet has not."""
+    cards = list_cards(tenant_id=visit.tenant.id, now=visit.now)
+    missing = card_choices([card for card in cards if not card.exists], None)
+    return visit.render("web/launch/_elsewhere.html", {"cards": missing})
 
 
 @action("instances:write")
@@ -193,13 +205,14 @@ def _context(
     chosen = catalog.find(order.offer)
     asked = visit.request.GET.get("offer")
     here = [card for card in catalog.cards if card.exists]
-    elsewhere = [card for card in catalog.cards if not card.exists]
+    elsewhere = card_choices([card for card in catalog.cards if not card.exists], chosen)
     return LaunchContext(
         **vars(right),
         form=form,
         own=own,
         here=card_choices(here, chosen),
-        elsewhere=card_choices(elsewhere, chosen),
+        elsewhere=len(elsewhere),
+        chosen_elsewhere=elsewhere if any(one.is_chosen for one in elsewhere) else [],
         images=image_groups(catalog.images, catalog.cards, catalog.card_of(chosen)),
         once=once,
         unknown_offer=bool(asked) and catalog.find(asked) is None,
