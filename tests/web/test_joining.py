@@ -64,6 +64,29 @@ def code_for(contact, purpose="sign_up"):
     return rows.latest("created_at").code
 
 
+# --- where one goes then
+
+
+def test_who_came_from_a_price_goes_on_to_launch_it(client):
+    back = f"{SIGN_UP}?next=%2Flaunch%3Foffer%3Da100-80g-1t"
+    answer = client.post(back, {"contact": "ann@example.com", "password": PASSWORD})
+    assert answer["Location"] == "/launch?offer=a100-80g-1t"
+
+
+def test_who_proves_a_contact_goes_on_too(client, with_codes):
+    back = f"{SIGN_UP}?next=%2Flaunch%3Foffer%3Da100-80g-1t"
+    client.post(back, {"contact": "ann@example.com", "password": PASSWORD})
+    answer = client.post("/accounts/signup/code/", {"code": code_for("ann@example.com")})
+    assert answer["Location"] == "/launch?offer=a100-80g-1t"
+
+
+def test_nobody_is_sent_to_another_site(client):
+    answer = client.post(
+        f"{SIGN_UP}?next=%2F%2Fevil.example%2F", {"contact": "a@example.com", "password": PASSWORD}
+    )
+    assert answer["Location"] == f"/t/{Tenant.objects.get().slug}/"
+
+
 # --- without proof
 
 

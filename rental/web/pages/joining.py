@@ -28,6 +28,7 @@ from rental.web.signup import Wanted, sign_up
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # What waits in the session for its code.
 PENDING, FORGOTTEN = "signup", "forgotten"
+AFTER = "signup_next"  # the page that asked for the sign-up
 Purpose = ContactCode.Purpose
 
 
@@ -62,11 +63,12 @@ def start_sign_up(request: HttpRequest) -> HttpResponse:
     if settings.SIGNUP_VERIFICATION == "code":
         return _ask_for_code(request, wanted)
     try:
-        return enter(request, *sign_up(wanted, is_verified=False, now=database_now()))
+        user, tenant = sign_up(wanted, is_verified=False, now=database_now())
     except EmailOrPhoneTaken:
         # Without a proof of the contact there is no way to say it to its owner alone.
         form.add_error("contact", _("This cannot be used. If it is yours, sign in instead."))
         return _draw_sign_up(request, form)
+    return enter(request, user, tenant, to=safe_next(request, ""))
 
 
 def _draw_sign_up(request: HttpRequest, form: SignUpForm) -> HttpResponse:
@@ -86,6 +88,7 @@ def _ask_for_code(request: HttpRequest, wanted: Wanted) -> HttpResponse:
     except TooManyCodes:
         return too_many(request)
     request.session[PENDING] = pack(wanted)
+    request.session[AFTER] = safe_next(request, request.session.get(AFTER, ""))
     return redirect("signup_code")
 
 
@@ -111,7 +114,7 @@ def finish_sign_up(request: HttpRequest) -> HttpResponse:
             form.add_error("code", _("You have an account already: sign in with it."))
         else:
             del request.session[PENDING]
-            return enter(request, *entered)
+            return enter(request, *entered, to=request.session.pop(AFTER, ""))
     context = {"form": form, "contact": wanted.contact}
     status = 422 if form.is_bound else 200
     return render(request, "web/joining/code.html", context, status=status)
@@ -178,11 +181,11 @@ def _set_password(request: HttpRequest, contact: Contact, password: str) -> Http
 # --- shared with invitations (pages/invited.py) and /me
 
 
-def enter(request: HttpRequest, user: User, tenant: Any, *, to: str | None = None) -> HttpResponse:
-    """Sign the person in, past his second factor, and go to his tenant."""
+def enter(request: HttpRequest, user: User, tenant: Any, *, to: str = "") -> HttpResponse:
+    """Sign the person in, past his second factor, and go to ``to`` or to his tenant."""
     user.backend = BACKEND
     record_authentication(request, user, method="password")
-    if to is None:
+    if not to:
         to = f"/t/{tenant.slug}/" if tenant else "/console"
     response: HttpResponse = perform_login(request, user, redirect_url=to)
     return response
