@@ -43,8 +43,6 @@ COPY = """
 
 def make_world() -> list[tuple[str, str, list[str]]]:
     """Return for each tenant its slug, the session of its owner, and its instances' public ids."""
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-    from django.contrib.sessions.backends.db import SessionStore
     from django.db import connection
 
     from rental.instances.models import Instance
@@ -60,16 +58,24 @@ def make_world() -> list[tuple[str, str, list[str]]]:
         (first,) = order(tenant)
         with connection.cursor() as cursor:
             cursor.execute(COPY, [ROWS - 1, first.pk])
-        owner = owner_of(tenant)
-        session = SessionStore()
-        session[SESSION_KEY] = str(owner.pk)
-        session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
-        session[HASH_SESSION_KEY] = owner.get_session_auth_hash()
-        session.save()
+        session = sign_in(owner_of(tenant))
         ids = Instance.objects.of(tenant.id).values_list("pk", flat=True)
-        world.append((tenant.slug, str(session.session_key), [to_text("ins", pk) for pk in ids]))
+        world.append((tenant.slug, session, [to_text("ins", pk) for pk in ids]))
     connection.close()
     return world
+
+
+def sign_in(user: Any) -> str:
+    """Return the session's cookie of somebody who has signed in."""
+    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+    from django.contrib.sessions.backends.db import SessionStore
+
+    session = SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.save()
+    return str(session.session_key)
 
 
 class Page:
