@@ -120,9 +120,9 @@ MIDDLEWARE = [
     "rental.api.middleware.in_one_thread",
 ]
 
-# cotton's compiles <c-name> of templates/cotton/ and leaves every other template as it is.
+# The first, cotton's, compiles <c-name> of templates/cotton/; ours draws icons before it looks.
 _LOADERS = [
-    "django_cotton.cotton_loader.Loader",
+    "rental.web.loader.Loader",
     "django.template.loaders.filesystem.Loader",
     "django.template.loaders.app_directories.Loader",
 ]
@@ -133,7 +133,7 @@ TEMPLATES = [
         "OPTIONS": {
             # While developing, a changed template shows at the next request.
             "loaders": _LOADERS if DEBUG else [("django.template.loaders.cached.Loader", _LOADERS)],
-            "builtins": ["django_cotton.templatetags.cotton"],
+            "builtins": ["django_cotton.templatetags.cotton", "rental.web.templatetags.drawn"],
             "libraries": {
                 "tessera": "rental.web.templatetags.tessera",
                 "prices": "rental.web.templatetags.prices",
@@ -282,7 +282,7 @@ MFA_TOTP_TOLERANCE = 1  # a phone's clock may be off by half a minute
 ACCOUNT_RATE_LIMITS = {"signup": f"{SIGNUP_LIMIT}/h/ip"}
 AUTH_PASSWORD_VALIDATORS = [
     {
-        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "NAME": "rental.tenants.passwords.MinimumLength",
         "OPTIONS": {"min_length": 10},
     },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from django.conf import settings
+from django.db import models
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
@@ -15,10 +16,12 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from rental.catalog.models import Market
 from rental.instances.models import Instance
+from rental.instances.states import InstanceState
 from rental.records import ids
 from rental.records.audit import AuditEvent
-from rental.tenants.models import ApiKey, Project, User
+from rental.tenants.models import ApiKey, Project, Role, User
 from rental.web import amounts
 
 VERBS: Final[dict[str, Promise]] = {
@@ -58,6 +61,13 @@ VERBS: Final[dict[str, Promise]] = {
     "tenant.suspended": _("Tenant suspended"),
     "tenant.verified": _("Verification level changed"),
     "wallet.credited": _("Credit added"),
+}
+
+# Facts whose values have words of their own.
+CHOICES: Final[dict[str, type[models.TextChoices]]] = {
+    "market": Market,
+    "role": Role,
+    "state": InstanceState,
 }
 
 # Names of facts inside ``before`` and ``after``; one without words is shown as it is.
@@ -242,6 +252,8 @@ def _said(name: str, value: Any, names: Mapping[str, str]) -> str:
         return date_format(timezone.localtime(at), "Y-m-d H:i:s")
     if isinstance(value, list):
         return ", ".join(names.get(str(one), str(one)) for one in value)
+    if (words := CHOICES.get(name)) is not None and value in words.values:
+        return str(words(value).label)
     return names.get(str(value), str(value))
 
 

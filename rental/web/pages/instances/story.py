@@ -9,6 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from rental.catalog.models import Market
 from rental.instances.history import Event
 from rental.web.pages.instances.words import event_words, notice_words, reason_words
 
@@ -128,7 +129,7 @@ def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
             continue
         label = FIELDS.get(name, name)
         if before is None or name not in before:
-            parts.append(f"{label}: {_said(value)}")
+            parts.append(gettext("%(what)s: %(name)s") % {"what": label, "name": _said(value)})
         elif before[name] != value:
             words = gettext("%(name)s: %(old)s to %(new)s")
             parts.append(words % {"name": label, "old": _said(before[name]), "new": _said(value)})
@@ -136,4 +137,6 @@ def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
 
 
 def _said(value: object) -> object:
-    return VALUES[value] if value is None or isinstance(value, bool) else value
+    if value is None or isinstance(value, bool):
+        return VALUES[value]
+    return Market(value).label if value in Market.values else value

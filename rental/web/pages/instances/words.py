@@ -195,4 +195,5 @@ OUTCOMES: dict[str, Promise] = {
 
 def command_words(kind: str, state: str) -> str:
     """Return a command and how it stands: "Start: under way"."""
-    return f"{COMMANDS.get(kind, kind)}: {OUTCOMES.get(state, state)}"
+    what, how = COMMANDS.get(kind, kind), OUTCOMES.get(state, state)
+    return gettext("%(what)s: %(name)s") % {"what": what, "name": how}
