@@ -118,10 +118,11 @@ def credit(
     return transfer
 
 
-@transaction.atomic
 def read_balance(*, tenant_id: uuid.UUID, now: datetime) -> Balance:
-    """Return the balance with its estimate. Reads only (apart from opening the wallet)."""
-    wallet = open_wallet(tenant_id=tenant_id, now=now)
+    """Return the balance with its estimate; nothing of everything before money was first moved."""
+    currency = settings.BILLING_CURRENCY
+    wallets = Wallet.objects.of(tenant_id).filter(kind=Wallet.Kind.CASH, currency=currency)
+    wallet = wallets.first() or Wallet(tenant_id=tenant_id, currency=currency)
     unposted = unposted_of([tenant_id]).get(tenant_id, 0)
     return Balance(
         posted=wallet.posted,

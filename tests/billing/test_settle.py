@@ -458,3 +458,11 @@ def test_the_charges_of_a_run_are_found_by_an_index():
             cursor.execute("EXPLAIN " + sql)
             plan = "\n".join(row[0] for row in cursor.fetchall())
             assert "no_tick_is_charged_twice" in plan, sql
+
+
+def test_reading_a_balance_writes_nothing():
+    tenant = make_tenant()
+    balance = read_balance(tenant_id=tenant.id, now=NOON)
+    assert (balance.posted, balance.available, balance.exhausts_at) == (0, 0, None)
+    assert balance.currency == "CNY"
+    assert not Wallet.objects.filter(tenant=tenant).exists()
