@@ -1,9 +1,10 @@
 """The Django app that owns the tables of catalogue and instances."""
 
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class RentalConfig(AppConfig):
     name = "rental"
     label = "rental"
-    verbose_name = "Rental"
+    verbose_name = _("Rental")

@@ -117,6 +117,7 @@ class OperationAdmin(ReadOnlyAdmin):
     list_filter = ("kind", "state")
     list_select_related = ("instance",)
     search_fields = ("instance__name", "instance__slug", "instance__id")
+    search_help_text = _("Name of an instance, or its whole id (ins_…).")
 
 
 @admin.register(Notice)

@@ -35,9 +35,15 @@ class MoneyField(forms.CharField):
         try:
             amount = parse_micro(str(text).replace(",", ""))
         except ValueError:
-            raise forms.ValidationError(_("An amount has at most six decimal places.")) from None
+            raise forms.ValidationError(
+                _("A number with at most six decimal places, such as 88.50.")
+            ) from None
         if not self.least <= amount <= self.most:
-            raise forms.ValidationError(_("Between 0 and 1,000,000."))
+            raise forms.ValidationError(
+                _("More than 0, and 1,000,000 at most.")
+                if self.least
+                else _("From 0 to 1,000,000.")
+            )
         return amount
 
 

@@ -84,7 +84,7 @@ def _login(email: str, name: str, password: str, *, staff: bool, now: datetime) 
         email=email,
         name=name,
         password=password,
-        language="en",
+        language="",  # none chosen: the browser's, until he chooses one
         is_staff=staff,
         is_superuser=staff,
         actor=ACTOR,
