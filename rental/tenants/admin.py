@@ -5,18 +5,20 @@ from typing import Any
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import QuerySet
-from django.forms import ModelChoiceField, ModelForm
+from django.forms import ChoiceField, ModelChoiceField, ModelForm
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.widgets import UnfoldAdminSelectWidget
 
 from rental.records.admin import SEE_ALSO, ReadOnlyAdmin, ReadOnlyInline, linked, links
 from rental.records.audit import record_event
@@ -88,6 +90,18 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
     )
     GRANTS = ("is_staff", "is_superuser", "staff_roles")
 
+    def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
+        """A language is chosen, not typed; none is the one of the person's browser."""
+        if db_field.name != "language":
+            return super().formfield_for_dbfield(db_field, request, **kwargs)
+        return ChoiceField(
+            label=db_field.verbose_name,
+            required=False,
+            initial=db_field.default,
+            choices=[("", _("as the browser asks")), *settings.LANGUAGES],
+            widget=UnfoldAdminSelectWidget,
+        )
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         fixed = tuple(super().get_readonly_fields(request, obj))
         return fixed if staff_user(request).is_superuser else fixed + self.GRANTS
@@ -153,6 +167,13 @@ class StaffRoleAdmin(ModelAdmin):  # type: ignore[misc]
     """What staff may do. Only superusers change it: it is the key to everything else."""
 
     list_display = ("name", "code", "verbs")
+
+    def get_form(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+        words = _(
+            "tenants:, rental:, scheduler: or billing:, each followed by read or write; "
+            "billing:credit credits wallets; * is everything. With commas between."
+        )
+        return super().get_form(request, obj, **kwargs | {"help_texts": {"verbs": words}})
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return staff_user(request).is_superuser
@@ -355,6 +376,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
     list_display = ("at", "verb", "subject", "actor_kind", "actor_id", "request_id")
     list_filter = ("actor_kind",)
     search_fields = ("=subject", "=actor_id", "=request_id", "=verb")
+    search_help_text = _("A whole id (ins_…, usr_…, req_…) or a whole verb (wallet.credited).")
     keeps_uuids = False  # subjects and actors are public ids
     ordering = ("-at",)
     show_full_result_count = False

@@ -130,6 +130,7 @@ def test_the_command_shows_a_token_once_that_enrols_one_agent(staff, settings):
     assert response.status_code == 200
     assert "no-store" in response["Cache-Control"]
     assert "--url https://gateway.example.com " in command
+    assert '\nurl = "wss://gateway.example.com/agent/v1"\n' in command
     token = command.split("'")[1]
     enrol(token=token, agent_name="a", nodes=["n"], now=database_now())
     assert EnrolmentToken.objects.get().uses_left == 0

@@ -25,7 +25,19 @@ NODE=$(hostname -s | tr A-Z a-z)
 printf %s '{token}' > tessera.token
 tessera-agent enrol --url {url} --token-file tessera.token \\
     --name "$NODE" --node "$NODE" --credential-out credential.json
-rm tessera.token"""
+rm tessera.token
+cat > agent.toml <<END
+[server]
+url = "{socket}/agent/v1"
+credential_file = "credential.json"
+state_dir = "state"
+
+[[nodes]]
+name = "$NODE"
+gpu_driver = "simulated"
+gpus_file = "gpus.json"
+runtime = "local"
+END"""
 
 
 @staff_page(READ)
@@ -47,7 +59,8 @@ def enrol(request: HttpRequest) -> HttpResponse:
         actor=staff_actor(request),
         now=now,
     )
-    command = COMMAND.format(token=token, url=gateway_url(request))
+    url = gateway_url(request).rstrip("/")
+    command = COMMAND.format(token=token, url=url, socket=url.replace("http", "ws", 1))
     return _page(request, form=form, command=command)
 
 
