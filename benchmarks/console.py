@@ -148,6 +148,9 @@ def main() -> None:
 def run(folder: Path, *, users: int, count: int, seconds: float) -> None:
     from django.core.management import call_command
 
+    from billing.services.settle import settle
+    from rental.records.clock import database_now
+
     call_command("seed_catalog")
     tenants, sessions = make_tenants(users)
     with contextlib.ExitStack() as stack:
@@ -169,7 +172,7 @@ def run(folder: Path, *, users: int, count: int, seconds: float) -> None:
         for tenant in tenants[1:]:
             order(tenant, each)
         wait_for("running", many)
-        call_command("settle")
+        settle(now=database_now())
         cost = look_alone(alone)
 
         people = [
