@@ -113,7 +113,11 @@ class Fleet:
 
     @property
     def idle_cards(self) -> int:
-        return sum(1 for one in self.nodes for card in one.cards if card.is_well and not card.taken)
+        """Healthy cards that nobody holds, where something may be placed."""
+        open_nodes = (
+            one for one in self.nodes if one.status == LivenessStatus.LIVE and not one.node.cordoned
+        )
+        return sum(1 for one in open_nodes for card in one.cards if card.is_well and not card.taken)
 
     @property
     def taken(self) -> int:

@@ -58,6 +58,8 @@ def test_what_was_released_is_free_again():
     Slice.objects.update(released_at=NOON)
     fleet = load_fleet(Filters())
     assert (fleet.taken, fleet.idle_cards, fleet.tenants) == (0, 1, [])
+    Node.objects.update(cordoned=True)
+    assert load_fleet(Filters()).idle_cards == 0
 
 
 def test_filters_leave_the_nodes_that_are_asked_for():
