@@ -98,9 +98,7 @@ ANSWERS: dict[type[Exception], Row] = {
     tenants.LastOwner: Row(
         409, "last_owner", None, _("A tenant keeps an owner. Make somebody else one first.")
     ),
-    tenants.OnlyAnOwner: Row(
-        403, "forbidden", None, _("Who is an owner, only an owner decides.")
-    ),
+    tenants.OnlyAnOwner: Row(403, "forbidden", None, _("Who is an owner, only an owner decides.")),
     tenants.MalformedContact: Row(
         422,
         "invalid_request",
