@@ -131,5 +131,6 @@ def word_columns(models: Iterable[type[Model]]) -> None:
     for model in models:
         for field in model._meta.local_fields:
             words: Any = field.verbose_name
-            if field._verbose_name is None and isinstance(words, str):
+            said = vars(field).get("_verbose_name")
+            if said is None and isinstance(words, str):
                 field.verbose_name = gettext_lazy(words)

@@ -27,7 +27,7 @@ DESCRIBING = {Region, Zone, GpuModel}
 
 @pytest.fixture
 def operator(client):
-    user = User.objects.create_user(email="op@example.com", password=None, name="op")
+    user = User.objects.create_user(email="op@example.com", password=None, name="op", language="en")
     User.objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
     client.force_login(User.objects.get(pk=user.pk))
     return client
