@@ -36,6 +36,11 @@ class Look:
     def is_admins(self):
         return self.route.startswith("admin/")
 
+    @property
+    def is_unfolds(self):
+        """A list of the admin's toolkit, with nothing of ours but the columns."""
+        return self.route.startswith("admin/tenants/")
+
 
 T = "t/<slug:tenant>/"
 INS = T + "instances/<ins:instance_id>"
