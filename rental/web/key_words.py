@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from rental.instances.secrets import MOST_VALUE
@@ -96,31 +96,31 @@ def _shortest(verbs: Collection[str]) -> Iterable[str]:
 def scope_words(scope: str) -> str:
     """Return "Instances: change" for ``instances:write``."""
     if scope == "*":
-        return _now("Everything")
+        return gettext("Everything")
     noun, _colon, action = scope.partition(":")
-    label = _now("Everything") if noun == "*" else str(NOUNS.get(noun, noun))
-    what = _now("look") if action == "read" else _now("change")
-    return _now("%(noun)s: %(what)s") % {"noun": label, "what": what}
+    label = gettext("Everything") if noun == "*" else str(NOUNS.get(noun, noun))
+    what = gettext("look") if action == "read" else gettext("change")
+    return gettext("%(noun)s: %(what)s") % {"noun": label, "what": what}
 
 
 def why_not(error: Exception) -> str:
     """Return what is wrong with what was typed; the API's own words where there are no better."""
     if isinstance(error, MalformedSshKey):
         if error.reason == "too_short":
-            return _now("An RSA key needs at least %(bits)s bits.") % {"bits": MIN_RSA_BITS}
+            return gettext("An RSA key needs at least %(bits)s bits.") % {"bits": MIN_RSA_BITS}
         return str(WRONG_SSH_KEY.get(error.reason, error))
     if isinstance(error, SshKeyExists):
-        return _now("This key is in the list already.")
+        return gettext("This key is in the list already.")
     if isinstance(error, ScopeExceedsRole):
-        return _now("A key cannot do more than your role allows.")
+        return gettext("A key cannot do more than your role allows.")
     refusal = refusal_of(error)
     return refusal.words if refusal else str(error)
 
 
 def wrong_secret(field: str) -> str:
     if field == "name":
-        return _now(
+        return gettext(
             "Letters, digits and underscores, not beginning with a digit, and no name that the "
             "node sets itself (LD_, NVIDIA_, CUDA_MPS_, TESSERA_)."
         )
-    return _now("At most %(n)s characters of text.") % {"n": MOST_VALUE}
+    return gettext("At most %(n)s characters of text.") % {"n": MOST_VALUE}

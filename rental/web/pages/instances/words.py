@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext, ngettext, pgettext_lazy
+from django.utils.translation import gettext, ngettext, ngettext_lazy, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext_lazy as _n
 
 from rental.instances.states import REASONS
 
@@ -14,28 +13,34 @@ from rental.instances.states import REASONS
 WAITS: dict[str, object] = {
     "releasing": _("its node has not yet confirmed the end of the session before"),
     "refused": _("the order could not be placed as it stands; the operator has been told"),
-    "residence": _n(
+    "residence": ngettext_lazy(
         "%(n)d node is not the one that keeps its disk",
         "%(n)d nodes are not the one that keeps its disk",
         "n",
     ),
-    "region": _n("%(n)d node is in another region", "%(n)d nodes are in another region", "n"),
-    "zone": _n("%(n)d node is in another zone", "%(n)d nodes are in another zone", "n"),
-    "cordoned": _n("%(n)d node takes nothing new", "%(n)d nodes take nothing new", "n"),
-    "silent": _n("%(n)d node is silent", "%(n)d nodes are silent", "n"),
-    "model": _n("%(n)d node has another GPU", "%(n)d nodes have other GPUs", "n"),
-    "health": _n("%(n)d node has unhealthy GPUs", "%(n)d nodes have unhealthy GPUs", "n"),
-    "mig": _n("%(n)d node cannot be cut like this", "%(n)d nodes cannot be cut like this", "n"),
-    "isolation": _n(
+    "region": ngettext_lazy(
+        "%(n)d node is in another region", "%(n)d nodes are in another region", "n"
+    ),
+    "zone": ngettext_lazy("%(n)d node is in another zone", "%(n)d nodes are in another zone", "n"),
+    "cordoned": ngettext_lazy("%(n)d node takes nothing new", "%(n)d nodes take nothing new", "n"),
+    "silent": ngettext_lazy("%(n)d node is silent", "%(n)d nodes are silent", "n"),
+    "model": ngettext_lazy("%(n)d node has another GPU", "%(n)d nodes have other GPUs", "n"),
+    "health": ngettext_lazy(
+        "%(n)d node has unhealthy GPUs", "%(n)d nodes have unhealthy GPUs", "n"
+    ),
+    "mig": ngettext_lazy(
+        "%(n)d node cannot be cut like this", "%(n)d nodes cannot be cut like this", "n"
+    ),
+    "isolation": ngettext_lazy(
         "%(n)d node allows no sharing with strangers",
         "%(n)d nodes allow no sharing with strangers",
         "n",
     ),
-    "gpu": _n("%(n)d node has no free GPU", "%(n)d nodes have no free GPU", "n"),
-    "vram": _n("%(n)d node lacks GPU memory", "%(n)d nodes lack GPU memory", "n"),
-    "cpu": _n("%(n)d node lacks CPU", "%(n)d nodes lack CPU", "n"),
-    "ram": _n("%(n)d node lacks memory", "%(n)d nodes lack memory", "n"),
-    "disk": _n("%(n)d node lacks disk", "%(n)d nodes lack disk", "n"),
+    "gpu": ngettext_lazy("%(n)d node has no free GPU", "%(n)d nodes have no free GPU", "n"),
+    "vram": ngettext_lazy("%(n)d node lacks GPU memory", "%(n)d nodes lack GPU memory", "n"),
+    "cpu": ngettext_lazy("%(n)d node lacks CPU", "%(n)d nodes lack CPU", "n"),
+    "ram": ngettext_lazy("%(n)d node lacks memory", "%(n)d nodes lack memory", "n"),
+    "disk": ngettext_lazy("%(n)d node lacks disk", "%(n)d nodes lack disk", "n"),
 }
 # Not worth a reader's time where something else is said: these nodes could never have served.
 BESIDE_THE_POINT = frozenset({"region", "zone", "model", "residence"})
@@ -48,7 +53,7 @@ def waits_for(reasons: Mapping[str, int]) -> str:
     telling = {k: n for k, n in reasons.items() if k not in BESIDE_THE_POINT} or dict(reasons)
     order = list(WAITS)
     names = sorted(telling, key=lambda k: order.index(k) if k in order else len(order))
-    return ", ".join(_one_reason(name, telling[name]) for name in names)
+    return gettext(", ").join(_one_reason(name, telling[name]) for name in names)
 
 
 def _one_reason(name: str, n: int) -> str:

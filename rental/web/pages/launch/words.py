@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from billing.errors import InsufficientBalance, TenantInArrears
@@ -43,46 +43,46 @@ ORDERS: Final[dict[str, Promise]] = {
 
 def _misfit(error: Any) -> str:
     if error.needs[0].isdigit():
-        words = _now(
+        words = gettext(
             "This image needs a GPU of compute capability %(needs)s; this card has %(has)s."
             " Choose another image or another card."
         )
     else:
-        words = _now(
+        words = gettext(
             "This image is for GPUs of %(needs)s; this card is of %(has)s. Choose another image."
         )
     return words % {"needs": error.needs, "has": error.has}
 
 
 def _poor(error: Any) -> str:
-    return _now(
+    return gettext(
         "Launching this needs %(needed)s free of holds, and %(left)s are. Top up, or choose fewer"
         " or smaller ones."
     ) % {"needed": _money(error.needed), "left": _money(error.available)}
 
 
 WORDS: Final[dict[type[Exception], Callable[[Any], str]]] = {
-    catalog.UnknownOffer: lambda _e: _now("This is not on sale any more. Choose another."),
-    catalog.MarketNotOffered: lambda _e: _now("This is not sold on demand. Choose another."),
-    catalog.OfferHasNoPrice: lambda _e: _now("This has no price at the moment. Choose another."),
-    catalog.UnknownImage: lambda _e: _now("This image is not offered any more. Choose another."),
+    catalog.UnknownOffer: lambda _e: gettext("This is not on sale any more. Choose another."),
+    catalog.MarketNotOffered: lambda _e: gettext("This is not sold on demand. Choose another."),
+    catalog.OfferHasNoPrice: lambda _e: gettext("This has no price at the moment. Choose another."),
+    catalog.UnknownImage: lambda _e: gettext("This image is not offered any more. Choose another."),
     catalog.ImageDoesNotFit: _misfit,
-    catalog.BadCount: lambda e: _now("From 1 to %(most)s at a time.") % {"most": e.most},
+    catalog.BadCount: lambda e: gettext("From 1 to %(most)s at a time.") % {"most": e.most},
     InsufficientBalance: _poor,
     TenantInArrears: lambda e: (
-        _now("%(owed)s are unpaid. Nothing new starts before they are paid.")
+        gettext("%(owed)s are unpaid. Nothing new starts before they are paid.")
         % {"owed": _money(e.amount)}
     ),
     instances.BadOrder: lambda e: str(ORDERS.get(e.field, e.detail)),
-    instances.UnknownProject: lambda _e: _now("This project is gone. Choose another."),
-    instances.UnknownSshKey: lambda _e: _now("One of these keys was removed. Choose again."),
+    instances.UnknownProject: lambda _e: gettext("This project is gone. Choose another."),
+    instances.UnknownSshKey: lambda _e: gettext("One of these keys was removed. Choose again."),
     instances.UnknownSecret: lambda e: (
-        _now("There is no secret %(name)s any more.") % {"name": e.name}
+        gettext("There is no secret %(name)s any more.") % {"name": e.name}
     ),
-    instances.SecretsNotSetUp: lambda _e: _now(
+    instances.SecretsNotSetUp: lambda _e: gettext(
         "Passwords cannot be kept here: the operator has set no SECRETS_KEY. Use an SSH key."
     ),
-    IdempotencyKeyReused: lambda _e: _now(
+    IdempotencyKeyReused: lambda _e: gettext(
         "You have launched with this form already. Press Launch again if you want more."
     ),
     MalformedSshKey: why_not,
@@ -100,7 +100,7 @@ def order_refusal(error: Exception) -> Refusal | None:
             words = WORDS[kind](error)
             break
     if isinstance(error, OF_THE_PRICE):
-        words = _now(
+        words = gettext(
             "The price that was shown is not valid any more, so nothing was ordered. This is the"
             " price now: look at it and launch again."
         )
