@@ -85,7 +85,7 @@ def settled(stack: Stack, instance: str) -> dict[str, Any] | None:
     rows = stack.sql(
         """
         SELECT r.settled, r.closed_at_tick, max(p.price),
-               sum(upper(c.units) - lower(c.units)), sum(c.amount)
+               sum(upper(c.units) - lower(c.units))::bigint, sum(c.amount)::bigint
         FROM billing_run r JOIN billing_charge c ON c.run_id = r.id
         JOIN billing_priceversion p ON p.id = c.price_version_id
         WHERE r.instance_id = %s GROUP BY r.id

@@ -73,7 +73,7 @@ PUBLIC = [
     Look("sign-up", "accounts/signup/", "/accounts/signup/", "nobody"),
     Look(
         "sign-up-refused", "accounts/signup/", "/accounts/signup/", "nobody",
-        presses="main form button[type=submit]", shows=".field-error",
+        presses="main form button[type=submit]", shows=".field-error", says=422,
     ),
     Look("log-in", "accounts/login/", "/accounts/login/", "nobody"),
     Look("reset", "accounts/password/reset/", "/accounts/password/reset/", "nobody"),
