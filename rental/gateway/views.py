@@ -8,6 +8,7 @@ from django.views.decorators.http import require_GET, require_POST
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rental.gateway.door import DoorStuck
+from rental.gateway.problems import problem
 from rental.gateway.process import Gateway
 from scheduler.errors import EnrolmentRefused
 from scheduler.services.enrolment import Enrolled, enrol
@@ -31,15 +32,6 @@ def _gateway(request: HttpRequest) -> Gateway:
     return gateway
 
 
-def _problem(status: int, code: str, detail: str) -> JsonResponse:
-    """Answer a failure as RFC 9457 has it."""
-    return JsonResponse(
-        {"title": code.replace("_", " "), "status": status, "code": code, "detail": detail},
-        status=status,
-        content_type="application/problem+json",
-    )
-
-
 @csrf_exempt  # no cookie is looked at: the token in the body is the right to enrol
 @require_POST
 async def enrol_agent(request: HttpRequest) -> HttpResponse:
@@ -48,7 +40,7 @@ async def enrol_agent(request: HttpRequest) -> HttpResponse:
     try:
         asked = msgspec.json.decode(request.body, type=EnrolInput)
     except msgspec.MsgspecError as error:
-        return _problem(400, "malformed", str(error))
+        return problem(400, "malformed", str(error))
 
     def answer() -> Enrolled:
         return enrol(
@@ -61,9 +53,9 @@ async def enrol_agent(request: HttpRequest) -> HttpResponse:
     try:
         enrolled = await gateway.door.ask(answer)
     except EnrolmentRefused as refusal:
-        return _problem(_STATUS.get(refusal.code, 403), refusal.code, refusal.detail)
+        return problem(_STATUS.get(refusal.code, 403), refusal.code, refusal.detail)
     except DoorStuck:
-        return _problem(503, "database_away", "try again in a few seconds")
+        return problem(503, "database_away", "try again in a few seconds")
     log.info("gateway.agent_enrolled", agent=str(enrolled.agent_id), nodes=asked.nodes)
     return JsonResponse(
         {

@@ -88,4 +88,14 @@ def test_metrics_count_the_links(server):
 
 @pytest.mark.parametrize("path", ["/", "/admin/", "/v1/instances", "/accounts/login/"])
 def test_nothing_of_the_web_process_is_served(server, path):
-    assert httpx.get(f"http://{server.address}{path}").status_code == 404
+    answer = httpx.get(f"http://{server.address}{path}")
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_a_fault_of_the_gateway_is_told_without_a_page(server, monkeypatch):
+    monkeypatch.setattr(server.gateway, "complaints", None)
+
+    answer = httpx.get(f"http://{server.address}/healthz")
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
