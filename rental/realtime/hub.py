@@ -4,7 +4,7 @@ import asyncio
 import uuid
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -19,6 +19,7 @@ from rental.realtime.standing import Standing, Visitor
 CHECK_EVERY = 3.0  # s between two looks at who may still be here
 BEAT_EVERY = 20.0  # s; a page that hears nothing for longer than two of them dials again
 GATHER = 0.05  # s that a question for versions waits for others
+CANCEL_AGAIN = 0.5  # s
 LINGER = 30.0  # s that the hub goes on without a socket: a click closes one and opens the next
 MOST_A_USER = 30
 MOST_HERE = 2_000
@@ -185,9 +186,7 @@ class Hub:
         tasks, self._tasks = self._tasks, []
         asker, self._asker = self._asker, Asker()
         self._is_up = {"rows": False, "samples": False}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
         await asker.close()
 
     async def _answer_questions(self) -> None:
@@ -256,6 +255,18 @@ async def _keep_going(name: str, do: Callable[[], Awaitable[None]]) -> None:
         except Exception:
             log.exception("live.loop_failed", loop=name)
         await asyncio.sleep(1.0)
+
+
+async def end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
+    """
+    Cancel until all of them have ended. Once is not enough: Python 3.11's ``wait_for``, in which
+    psycopg waits, forgets a cancellation that comes together with what it waited for.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _ended, left = await asyncio.wait(left, timeout=CANCEL_AGAIN)
 
 
 _hubs: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = weakref.WeakKeyDictionary()
