@@ -38,7 +38,7 @@ demo: $(VENV)/.demo ## run everything on this machine, with logins, money and tw
 	@exec $(BIN)/python manage.py up --demo
 
 test: $(VENV)/.ok ## all tests, on a PostgreSQL and a Valkey of their own
-	@$(PYTEST) -n 2 --dist loadgroup
+	@$(PYTEST) -n 3 --dist loadgroup
 
 test-pure: $(VENV)/.ok ## the pure cores: no database, seconds
 	@$(NO_DATABASE) $(PYTEST) -m pure

@@ -1,4 +1,4 @@
-"""Tests that share a stack or a browser run in one process of xdist, or each process starts its own."""
+"""Tests that share a stack or a browser run in one process of xdist; else each starts its own."""
 
 import os
 

@@ -238,7 +238,7 @@ def test_any_life_keeps_the_rules():
     run_state_machine_as_test(
         Life,
         settings=settings(
-            max_examples=settings().max_examples // 4,  # each is a life of 30 steps
+            max_examples=settings().max_examples // 8,  # each is a life of 30 steps
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -23,7 +23,11 @@ from tests.factories.tenants import owner_of
 from tests.gateway.eventually import eventually
 from tests.realtime.conftest import sign_in
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.xdist_group("live-browser"),
+]
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [

@@ -56,11 +56,12 @@ addEventListener("securitypolicyviolation", (event) => console.error(
 
 
 def pytest_collection_modifyitems(items):
-    """One worker has all of them: one Chromium, and nobody else's event loop beside it."""
+    """A worker has all of a group: one Chromium, and nobody else's event loop beside it."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
+            has_a_house = item.path.stem == "test_every_page"
+            item.add_marker(pytest.mark.xdist_group("pages" if has_a_house else "browser"))
 
 
 def missing(what):
@@ -175,43 +176,3 @@ def enter(page, user, url):
 @pytest.fixture
 def page(open_page):
     return open_page("light")
-
-
-@pytest.fixture
-def dark_page(open_page):
-    return open_page("dark")
-
-
-@pytest.fixture
-def phone_page(open_page):
-    return open_page("phone")
-
-
-@pytest.fixture
-def zh_page(open_page):
-    return open_page("zh")
-
-
-@pytest.fixture
-def axe(open_page):
-    """
-    Return what axe finds on a page, one line a fault: ``axe("/prices", "dark", user=…, act=…)``.
-    ``act(page)`` runs first, to open what is to be looked at.
-    """
-    if not AXE.exists():
-        missing("axe-core (make assets)")
-
-    def run(path, kind="light", *, user=None, act=None):
-        page = open_page(kind, user=user, bypass_csp=True)
-        page.goto(path)
-        if act:
-            act(page)
-        page.add_script_tag(content=AXE.read_text())
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        return [
-            f"{path} {kind} {rule['id']}: {node['html'][:140]} | {node['failureSummary'][:200]}"
-            for rule in found["violations"]
-            for node in rule["nodes"]
-        ]
-
-    return run

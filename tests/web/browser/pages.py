@@ -102,6 +102,11 @@ PERSONAL = [
     Look("password", "accounts/password/change/", "/accounts/password/change/"),
     Look("factors", "accounts/2fa/", "/accounts/2fa/"),
     Look("reauthenticate", "accounts/reauthenticate/", "/accounts/2fa/totp/activate/"),
+    Look(
+        "second-factor", "accounts/2fa/totp/activate/", "/accounts/2fa/totp/activate/", "mate",
+        fills=(("input[type=password]", PASSWORD),), presses="main form button[type=submit]",
+        shows="#authenticator_secret",
+    ),
 ]  # fmt: skip
 TENANT = [
     Look("overview", T, "{t}/"),

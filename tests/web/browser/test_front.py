@@ -18,34 +18,6 @@ def library(open_page, staff):
     return page
 
 
-@pytest.mark.parametrize("kind", ["light", "dark", "phone"])
-def test_axe_finds_nothing_on_any_component(axe, staff, kind):
-    assert axe("/dev/components", kind, user=staff) == []
-
-
-@pytest.mark.parametrize("kind", ["light", "dark", "phone", "zh"])
-@pytest.mark.parametrize("path", ["/", "/accounts/login/"])
-def test_axe_finds_nothing_where_strangers_come_in(axe, path, kind):
-    assert axe(path, kind) == []
-
-
-def test_axe_finds_nothing_in_an_open_dialog(axe, staff):
-    def open_dialog(page):
-        page.click("#open-dialog")
-        page.wait_for_selector("#dialog[open] h2")
-
-    assert axe("/dev/components", user=staff, act=open_dialog) == []
-
-
-@pytest.mark.parametrize("path", ["/", "/accounts/login/", "/dev/components"])
-def test_no_page_is_wider_than_a_phone(open_page, staff, path):
-    page = open_page("phone", user=staff if path.startswith("/dev") else None)
-    page.goto(path)
-
-    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert page.evaluate(wider) == 0
-
-
 def theme_of(page):
     return page.evaluate("document.documentElement.dataset.theme")
 

@@ -7,8 +7,6 @@ from rental.instances.models import Instance
 from tests.factories.rental import make_gpu_model, make_image, make_node, make_offer
 from tests.web.rented import Rented
 
-WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-
 
 @pytest.fixture
 def rented(transactional_db):
@@ -48,23 +46,6 @@ def choose(page, code):
 
 def choose_card(page, slug):
     page.locator(f"label:has([data-card][value='{slug}'])").click()
-
-
-@pytest.mark.parametrize("kind", ["light", "dark", "phone", "zh"])
-def test_axe_finds_nothing(axe, rented, kind):
-    def open_all(page):
-        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
-
-    launch = f"/t/{rented.tenant.slug}/launch"
-    assert axe("/prices", kind) == []
-    assert axe(launch, kind, user=rented.owner, act=open_all) == []
-
-
-def test_neither_page_is_wider_than_a_phone(open_page, rented):
-    page = open_page("phone", user=rented.owner)
-    for path in ("/prices", f"/t/{rented.tenant.slug}/launch"):
-        page.goto(path)
-        assert page.evaluate(WIDER) == 0
 
 
 def test_the_price_follows_the_fields(launch):
