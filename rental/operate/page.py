@@ -6,7 +6,6 @@ from typing import Any, Final, Protocol, cast
 
 from django.conf import settings
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -15,6 +14,7 @@ from django.utils.decorators import sync_only_middleware
 from django.views.decorators.http import require_http_methods
 
 from rental.tenants.models import User
+from rental.tenants.staff import VerbMissing
 
 View = Callable[..., HttpResponse]
 
@@ -36,14 +36,14 @@ def staff_page(verb: str, methods: tuple[str, ...] = READ) -> Callable[[View], S
     """
     Make a page of the admin that needs ``verb`` (``User.has_staff_verb``).
 
-    Who is not signed in as staff is sent to the sign-in, who lacks the verb gets 403.
+    Who is not signed in as staff is sent to the sign-in, who lacks the verb is told so.
     """
 
     def wrap(view: View) -> StaffPage:
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             if not may(request, verb):
-                raise PermissionDenied
+                raise VerbMissing(verb)
             return view(request, *args, **kwargs)
 
         page = cast(StaffPage, admin.site.admin_view(require_http_methods(methods)(checked)))

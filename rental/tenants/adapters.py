@@ -1,11 +1,16 @@
 """What allauth asks us: how people are reached, and what one wrong password counts against."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
+from allauth.account import app_settings
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.fields import PhoneField
+from allauth.account.internal.flows.login import get_authentication_records
+from allauth.mfa.models import Authenticator
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from rental.tenants.contacts import parse_contact, parse_phone
@@ -98,3 +103,23 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         credentials = {"email": user.email} if user.email else {"phone": user.phone}
         found = self.authenticate(self.request, password=password, **credentials)
         return found is not None and found.pk == user.pk
+
+    def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
+        """
+        Who has just signed in by password sets up his first factor, and sees its recovery codes,
+        without typing it again: staff are led there from the sign-in. Whatever concerns a factor
+        that was there before asks once more.
+        """
+        since = timezone.now() - timedelta(seconds=app_settings.REAUTHENTICATION_TIMEOUT)
+        if app == "allauth.mfa" and self._signed_in_after(since) and not self._had_factor(since):
+            return False
+        return bool(super().is_reauthentication_required(app=app, **kwargs))
+
+    def _signed_in_after(self, moment: datetime) -> bool:
+        records = get_authentication_records(self.request, self.request.user)
+        oldest = moment.timestamp()
+        return any(one["method"] == "password" and one["at"] > oldest for one in records)
+
+    def _had_factor(self, moment: datetime) -> bool:
+        factors = Authenticator.objects.filter(user=self.request.user, created_at__lt=moment)
+        return bool(factors.exists())

@@ -1,8 +1,19 @@
 """Log-in through allauth: by e-mail address, and nobody signs up by himself."""
 
+import time
+from datetime import timedelta
+
 import pytest
-from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal.auth import (
+    TOTP,
+    format_hotp_value,
+    generate_totp_secret,
+    hotp_value,
+)
 from django.core.cache import cache
+from django.utils import timezone
 
 from rental.tenants.models import User
 from tests.factories.tenants import make_user
@@ -94,3 +105,46 @@ def test_guessing_ends_after_five_wrong_words(client):
     log_in(client, "ann@example.com", PASSWORD)
 
     assert "_auth_user_id" not in client.session
+
+
+# --- the password once more
+
+
+def test_who_has_just_signed_in_sets_up_a_factor_without_the_password(client):
+    make_user(email="ann@example.com", password=PASSWORD)
+    log_in(client, "ann@example.com", PASSWORD)
+
+    assert client.get("/accounts/2fa/totp/activate/").status_code == 200
+
+
+def test_a_sign_in_of_six_minutes_ago_is_too_old_for_it(client):
+    make_user(email="ann@example.com", password=PASSWORD)
+    log_in(client, "ann@example.com", PASSWORD)
+    session = client.session
+    for record in session["account_authentication_methods"]:
+        record["at"] -= 360
+    session.save()
+
+    answer = client.get("/accounts/2fa/totp/activate/")
+
+    assert answer["Location"].startswith("/accounts/reauthenticate/")
+
+
+@pytest.mark.parametrize(
+    "page", ["totp/deactivate/", "recovery-codes/", "recovery-codes/generate/"]
+)
+def test_a_factor_that_was_there_before_asks_for_the_password_once_more(client, page):
+    user = make_user(email="ann@example.com", password=PASSWORD)
+    secret = generate_totp_secret()
+    TOTP.activate(user, secret)
+    RecoveryCodes.activate(user)
+    Authenticator.objects.update(created_at=timezone.now() - timedelta(minutes=6))
+    log_in(client, "ann@example.com", PASSWORD)
+    code = format_hotp_value(hotp_value(secret, int(time.time()) // 30))
+    client.post("/accounts/2fa/authenticate/", {"code": code})
+    assert client.session["_auth_user_id"] == str(user.pk)
+
+    answer = client.get(f"/accounts/2fa/{page}")
+
+    assert answer.status_code == 302
+    assert "reauthenticate" in answer["Location"]

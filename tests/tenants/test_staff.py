@@ -156,3 +156,67 @@ def test_who_may_only_read_sees_no_codes():
     reader.staff_roles.add(role)
 
     assert browser(reader).get(CODES).status_code in {302, 403}
+
+
+# --- who may not is told what is missing
+
+
+@pytest.fixture
+def newcomer(settings):
+    settings.STAFF_MFA_REQUIRED = False
+    return make_user(is_staff=True)
+
+
+def role(name, *verbs):
+    return StaffRole.objects.create(code=name.lower(), name=name, verbs=list(verbs))
+
+
+def test_staff_without_a_role_is_told_who_gives_one(newcomer):
+    boss = superuser()
+
+    for path, status in (("/admin/", 200), ("/admin/prices/", 403), ("/admin/tenants/user/", 403)):
+        answer = browser(newcomer).get(path)
+        assert answer.status_code == status
+        page = answer.content.decode()
+        assert "no role yet" in page
+        assert boss.email in page
+
+
+@pytest.mark.parametrize(
+    ("path", "verb"),
+    [
+        ("/admin/prices/", "billing:read"),
+        ("/admin/billing/wallet/", "billing:read"),
+        ("/admin/scheduler/zone/add/", "scheduler:write"),
+        ("/admin/credit/", "billing:credit"),
+    ],
+)
+def test_a_refusal_names_the_verb_and_the_roles_that_have_it(newcomer, path, verb):
+    newcomer.staff_roles.add(role("Desk", "scheduler:read"))
+    role("Money", verb), role("All", "*"), role("Other", "tenants:read")
+
+    answer = browser(newcomer).get(path)
+
+    assert answer.status_code == 403
+    assert answer.context["verb"] == verb
+    names = {one.name for one in answer.context["holders"]}
+    assert {"All", "Money"} <= names
+    assert "Other" not in names
+    assert [one.name for one in answer.context["roles"]] == ["Desk"]
+
+
+def test_what_is_a_superusers_alone_names_no_verb(newcomer):
+    newcomer.staff_roles.add(role("All", "*"))
+
+    answer = browser(newcomer).get("/admin/tenants/staffrole/add/")
+
+    assert answer.status_code == 403
+    assert answer.context["verb"] == ""
+    assert "Only a superuser" in answer.content.decode()
+
+
+def test_the_menu_leads_to_the_second_factor(newcomer):
+    page = browser(newcomer).get("/admin/").content.decode()
+
+    assert 'href="/accounts/2fa/"' in page
+    assert 'href="/accounts/password/change/"' in page
