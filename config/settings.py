@@ -147,6 +147,15 @@ TEMPLATES = [
         },
     }
 ]
+# Drawn parts of pages ({% cache %}), kept by all that they are drawn from; of this process alone.
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+    "template_fragments": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "LOCATION": "template-fragments",
+        "OPTIONS": {"MAX_ENTRIES": 2_000},
+    },
+}
 # A component sees its attributes and the context processors', not the page's variables by accident.
 COTTON_ISOLATE_BY_DEFAULT = True
 AUTHENTICATION_BACKENDS = [

@@ -6,7 +6,6 @@ from functools import cached_property
 from django.utils.functional import Promise
 
 from billing.services.wallets import Balance, read_balance
-from rental.tenants.models import Tenant
 from rental.web import nav
 from rental.web.visit import Visit
 
@@ -36,14 +35,12 @@ class Frame:
         return nav.actions_for(self.visit)
 
     @cached_property
-    def tenants(self) -> list[Tenant]:
-        """Where the visitor is a member, this one included; one query."""
-        mine = Tenant.objects.filter(memberships__user=self.visit.user)
-        return list(mine.order_by("name", "id"))
-
-    @cached_property
-    def others(self) -> list[Tenant]:
-        return [tenant for tenant in self.tenants if tenant.pk != self.visit.tenant.pk]
+    def key(self) -> str:
+        """
+        All that navigation and palette are drawn from, but for language and page: what is drawn
+        for a key is kept (``{% cache %}``) and drawn for everybody else who has it.
+        """
+        return f"{self.visit.tenant.slug} {' '.join(sorted(self.visit.verbs))}"
 
     @cached_property
     def balance(self) -> Balance | None:

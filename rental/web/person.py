@@ -21,9 +21,9 @@ from django.utils import timezone
 from rental.records.audit import Actor
 from rental.records.clock import database_now
 from rental.records.ids import to_text
-from rental.tenants.models import Membership, User
+from rental.tenants.models import User
 from rental.web import answers
-from rental.web.visit import Level, Visit, to_login
+from rental.web.visit import Level, Visit, memberships_of, to_login, visit_to
 
 log = structlog.get_logger()
 
@@ -43,13 +43,13 @@ class Person:
     @cached_property
     def visit(self) -> Visit | None:
         """Return the tenant that he looked at last, or his first: the page stands in its frame."""
-        rows = Membership.objects.filter(user=self.user).select_related("tenant")
-        last = rows.filter(tenant__slug=self.request.session.get("tenant", "")).first()
-        membership = last or rows.order_by("created_at", "pk").first()
-        if membership is None:
+        memberships = memberships_of(self.user)
+        if not memberships:
             return None
-        membership.user = self.user
-        return Visit(self.request, membership, self.now)
+        slug = self.request.session.get("tenant")
+        first = min(memberships, key=lambda one: (one.created_at, one.pk))
+        last = next((one for one in memberships if one.tenant.slug == slug), first)
+        return visit_to(self.request, last, memberships, now=self.now)
 
     @property
     def is_htmx(self) -> bool:

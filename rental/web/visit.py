@@ -11,7 +11,7 @@ The decorators check membership and verb on every request, read the clock once, 
 domain refuses into words. ``view.verbs`` says what each method needs; the tenant matrix reads it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, wraps
 from typing import Any, Literal, Protocol
@@ -44,11 +44,19 @@ class Visit:
     One request of a member to his tenant. Templates see it as ``visit``.
 
     :param now: PostgreSQL's clock, read once
+    :param others: the tenants of his other memberships, by name
     """
 
-    def __init__(self, request: HttpRequest, membership: Membership, now: datetime) -> None:
+    def __init__(
+        self,
+        request: HttpRequest,
+        membership: Membership,
+        now: datetime,
+        others: Sequence[Tenant] = (),
+    ) -> None:
         self.request = request
         self.membership = membership
+        self.others = others
         self.tenant: Tenant = membership.tenant
         self.user: User = membership.user
         self.now = now
@@ -204,13 +212,11 @@ def _serve(
     user = request.user
     if not isinstance(user, User):
         return to_login(request)
-    membership = (
-        Membership.objects.filter(tenant__slug=slug, user=user).select_related("tenant").first()
-    )
+    memberships = memberships_of(user)
+    membership = next((one for one in memberships if one.tenant.slug == slug), None)
     if membership is None:
         raise Http404  # also for a tenant that exists: a stranger does not learn that it does
-    membership.user = user
-    visit = Visit(request, membership, database_now())
+    visit = visit_to(request, membership, memberships, now=database_now())
     if request.session.get("tenant") != slug:
         request.session["tenant"] = slug
     with timezone.override(ZoneInfo(visit.tenant.time_zone)):
@@ -225,6 +231,22 @@ def _serve(
             response = _refused(visit, refusal)
     response.headers.setdefault("Cache-Control", "no-store")
     return response
+
+
+def memberships_of(user: User) -> list[Membership]:
+    """All of them, by name of the tenant: the way to another one lists them; nobody has many."""
+    mine = Membership.objects.filter(user=user).select_related("tenant")
+    found = list(mine.order_by("tenant__name", "tenant_id"))
+    for membership in found:
+        membership.user = user
+    return found
+
+
+def visit_to(
+    request: HttpRequest, membership: Membership, all_of_his: Sequence[Membership], *, now: datetime
+) -> Visit:
+    others = [one.tenant for one in all_of_his if one is not membership]
+    return Visit(request, membership, now, others)
 
 
 def to_login(request: HttpRequest) -> HttpResponse:

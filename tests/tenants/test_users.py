@@ -105,6 +105,7 @@ def test_a_role_is_nothing_without_being_active_staff(fields):
     assert not user.has_perm("billing.view_wallet")
 
 
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)  # as migrations left it
 def test_a_new_deployment_has_three_roles():
     assert set(StaffRole.objects.values_list("code", flat=True)) >= {
         "support",
