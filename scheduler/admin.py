@@ -16,7 +16,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from rental.records.admin import ReadOnlyAdmin, ReadOnlyInline, linked
+from rental.records.admin import SEE_ALSO, ReadOnlyAdmin, ReadOnlyInline, linked, links
 from rental.records.audit import record_event
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
@@ -148,6 +148,11 @@ class NodeAdmin(ReadOnlyAdmin):
     inlines = (GpuInline,)
     actions = ("cordon", "uncordon", "drain")
     actions_detail = ("declare_dead",)
+    readonly_fields = ("see_also",)
+
+    @admin.display(description=SEE_ALSO)
+    def see_also(self, node: Node) -> str:
+        return links((_("who is on it"), "operate:fleet", f"{node.pk}/"))
 
     def has_manage_permission(self, request: HttpRequest, _object_id: object = None) -> bool:
         return _may_manage(request)
@@ -174,7 +179,9 @@ class NodeAdmin(ReadOnlyAdmin):
     def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         self._each(request, queryset, hardware.uncordon)
 
-    @admin.action(description=_("Mark to be drained"), permissions=["manage"])
+    @admin.action(
+        description=_("Mark to be drained: what runs stays until it ends"), permissions=["manage"]
+    )
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         self._each(request, queryset, hardware.drain)
 

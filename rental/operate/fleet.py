@@ -13,7 +13,17 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from scheduler.core.shapes import CELLS
-from scheduler.models import Gpu, GpuHealth, GpuModel, LivenessStatus, Node, Slice, Zone
+from scheduler.models import (
+    Allocation,
+    Gpu,
+    GpuHealth,
+    GpuModel,
+    LivenessStatus,
+    Node,
+    Residence,
+    Slice,
+    Zone,
+)
 
 NODES_ON_A_PAGE: Final = 100
 
@@ -21,7 +31,17 @@ STATES: Final[dict[str, Any]] = {
     "free": _("With an idle card"),
     "trouble": _("In trouble"),
     "cordoned": _("Cordoned"),
+    "gone": _("Given up"),
 }
+
+# A node that is over: silent, cordoned, and nothing is held or kept there. It is no state of the
+# schema: declaring it dead makes it so, and it is none any more when it is heard again.
+GIVEN_UP: Final = (
+    Q(cordoned=True)
+    & (Q(liveness=None) | Q(liveness__status=LivenessStatus.LOST))
+    & ~Exists(Allocation.objects.held().filter(node=OuterRef("pk")))
+    & ~Exists(Residence.objects.filter(node=OuterRef("pk"), wiped_at=None))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +103,10 @@ class NodeMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """A page of the map. The counts are of the nodes shown."""
+    """A page of the map. The counts are of the nodes shown; ``given_up`` are hidden."""
 
     nodes: list[NodeMap]
+    given_up: int
     models: list[GpuModel]
     zones: list[Zone]
     is_cut_off: bool
@@ -130,9 +151,10 @@ class Fleet:
 
 def load_fleet(filters: Filters, *, after: str = "") -> Fleet:
     """
-    Return the nodes that the filters leave, by name, from ``after`` on.
+    Return the nodes that the filters leave, by name, from ``after`` on. Those that were given up
+    are there only if they are asked for.
 
-    Five queries, whatever the fleet: nodes, cards, slices, models, zones.
+    Six queries, whatever the fleet: nodes, given up, cards, slices, models, zones.
     """
     nodes = list(_nodes(filters, after=after)[: NODES_ON_A_PAGE + 1])
     shown = nodes[:NODES_ON_A_PAGE]
@@ -145,6 +167,7 @@ def load_fleet(filters: Filters, *, after: str = "") -> Fleet:
         maps[gpu.node_id].cards.append(_card(gpu, held[gpu.id]))
     return Fleet(
         nodes=list(maps.values()),
+        given_up=0 if filters.state == "gone" else Node.objects.filter(GIVEN_UP).count(),
         models=list(GpuModel.objects.filter(active=True).order_by("name", "memory_mib")),
         zones=list(Zone.objects.order_by("region_id", "code")),
         is_cut_off=len(nodes) > NODES_ON_A_PAGE,
@@ -166,6 +189,9 @@ def _nodes(filters: Filters, *, after: str) -> "QuerySet[Node]":
 
 
 def _in_state(nodes: "QuerySet[Node]", gpus: "QuerySet[Gpu]", state: str) -> "QuerySet[Node]":
+    if state == "gone":
+        return nodes.filter(GIVEN_UP)
+    nodes = nodes.exclude(GIVEN_UP)
     well = gpus.filter(health=GpuHealth.HEALTHY)
     if state == "cordoned":
         return nodes.filter(cordoned=True)

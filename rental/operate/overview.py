@@ -9,6 +9,7 @@ from django.db.models import Count, Q
 from billing.models import Wallet
 from rental.instances.models import Instance
 from rental.instances.states import InstanceState
+from rental.operate.fleet import GIVEN_UP
 from rental.operate.occupancy import Report, report
 from scheduler.models import LivenessStatus, Node, QuarantineEvent, Request
 
@@ -47,7 +48,7 @@ def look(*, now: datetime) -> Overview:
     wallets = Wallet.objects.filter(exhausts_at__lt=now + SOON, exhausts_at__gte=now)
     return Overview(
         nodes=Nodes(
-            **Node.objects.aggregate(
+            **Node.objects.exclude(GIVEN_UP).aggregate(
                 known=Count("pk"),
                 live=Count("pk", filter=Q(liveness__status=LivenessStatus.LIVE)),
                 cordoned=Count("pk", filter=Q(cordoned=True)),

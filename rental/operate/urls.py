@@ -10,6 +10,7 @@ urlpatterns = [
     path("setup/", setup.setup, name="setup"),
     path("setup/enrol/", setup.enrol, name="enrol"),
     path("fleet/", fleet.fleet, name="fleet"),
+    path("fleet/<uuid:node_id>/", fleet.node, name="node"),
     path("fleet/<uuid:node_id>/<slug:verb>/", fleet.change_node, name="change_node"),
     path("queue/", queue.queue, name="queue"),
     path("queue/<uuid:request_id>/cancel/", queue.cancel, name="cancel_request"),

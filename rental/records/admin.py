@@ -46,14 +46,14 @@ def linked(name: str, label: Any) -> Any:
 
 def links(*pages: tuple[Any, str, str]) -> SafeString:
     """
-    Return links to pages of the admin, each of (words, name of the page, query).
+    Return links to pages of the admin, each of (words, name of the page, rest of the address).
 
     A page is named, not imported: it may be of a floor above, which may not be there.
     """
     found = []
-    for words, name, query in pages:
+    for words, name, rest in pages:
         try:
-            found.append((f"{reverse(name)}{query}", words))
+            found.append((f"{reverse(name)}{rest}", words))
         except NoReverseMatch:
             continue
     return format_html_join(" · ", '<a href="{}">{}</a>', found)

@@ -11,7 +11,7 @@ from rental.operate import sidebar
 from rental.operate.urls import urlpatterns
 from rental.records.ids import new_id
 from rental.tenants.models import Role
-from tests.factories.rental import make_offer
+from tests.factories.rental import make_node, make_offer
 from tests.factories.tenants import make_member, make_tenant, make_user
 from tests.operate.conftest import signed_in, staff_with
 
@@ -22,7 +22,7 @@ def addresses() -> dict[str, str]:
     """Every page by its name, with things that are there in its address."""
     tenant, offer = make_tenant(slug="acme"), make_offer()
     known = {
-        "node_id": new_id(), "verb": "cordon", "request_id": new_id(),
+        "node_id": make_node().pk, "verb": "cordon", "request_id": new_id(),
         "tenant": tenant.slug, "offer": offer.pk, "market": "on_demand",
     }  # fmt: skip
     return {

@@ -6,14 +6,25 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from rental.operate.fleet import Filters, initials_of, load_fleet
+from rental.operate.node import guests_of
+from rental.operate.overview import look
+from rental.records.clock import database_now
+from rental.records.ids import new_id
 from rental.tenants.models import AuditEvent
-from scheduler.models import Allocation, Gpu, Node, Slice, SliceMode
+from scheduler.models import Allocation, Gpu, Node, NodeLiveness, Residence, Slice, SliceMode
 from tests.factories.rental import make_image, make_offer, make_rich_tenant, make_running
 from tests.factories.rental import make_node as node_of_offers
-from tests.factories.scheduler import GIB, NOON, make_allocation, make_node, make_zone
+from tests.factories.scheduler import GIB, NOON, make_allocation, make_node, make_tenant, make_zone
 from tests.operate.conftest import staff_with
 
 pytestmark = pytest.mark.django_db
+
+
+def keep_disk(node):
+    return Residence.objects.create(
+        instance_id=new_id(), tenant=make_tenant(), node=node, kind="system", disk_mib=1,
+        created_at=NOON,
+    )  # fmt: skip
 
 
 def names(**filters):
@@ -82,6 +93,80 @@ def test_filters_leave_the_nodes_that_are_asked_for():
     assert names(state="free") == ["east", "other"]
     assert names(region="east", state="cordoned") == []
     assert east.name in names(state="nonsense")
+
+
+def test_nodes_that_were_given_up_are_hidden_and_can_be_asked_for():
+    make_node(name="live")
+    make_node(name="lost", status="lost")
+    make_node(name="closed", cordoned=True)
+    make_allocation(node=make_node(name="held"))
+    Node.objects.filter(name="held").update(cordoned=True)
+    NodeLiveness.objects.filter(node__name="held").update(status="lost")
+    keep_disk(make_node(name="kept", status="lost", cordoned=True))
+    make_node(name="gone", status="lost", cordoned=True)
+    make_node(name="never", status=None, cordoned=True)
+
+    assert names() == ["closed", "held", "kept", "live", "lost"]
+    assert names(state="cordoned") == ["closed", "held", "kept"]
+    assert names(state="trouble") == ["held", "kept", "lost"]
+    assert names(state="gone") == ["gone", "never"]
+    assert load_fleet(Filters()).given_up == 2
+
+    NodeLiveness.objects.filter(node__name="gone").update(status="live")
+    assert "gone" in names()
+
+
+def test_a_node_that_was_declared_dead_leaves_the_map_and_the_counts(staff):
+    node = make_node(name="gone", status="lost")
+    page = reverse("admin:scheduler_node_declare_dead", args=[node.pk])
+
+    asked = staff.get(page).content.decode()
+    staff.post(page, {"name": "gone", "reason": "sold"})
+
+    assert "nothing moves" in asked
+    assert "No disk is kept on it" in asked
+    assert names() == []
+    assert look(now=database_now()).nodes.known == 0
+    shown = staff.get(reverse("operate:fleet")).content.decode()
+    assert "1 node that was given up is not shown" in shown
+    assert "?state=gone" in shown
+
+
+def test_who_is_on_a_node_and_what_draining_does():
+    make_image(), make_offer()
+    node = node_of_offers()
+    tenant = make_rich_tenant()
+    running = make_running(tenant)
+    client = staff_with("scheduler:read")
+
+    page = client.get(reverse("operate:node", args=[node.pk]))
+
+    (guest,) = page.context["guests"].running
+    assert (guest.instance, guest.tenant) == (running, tenant)
+    assert page.context["guests"].resting == []
+    text = page.content.decode()
+    assert "Draining moves nothing" in text
+    assert reverse("admin:rental_instance_change", args=[running.pk]) in text
+    assert reverse("operate:change_node", args=[node.pk, "drain"]) not in text
+
+
+def test_who_only_keeps_disks_on_a_node_is_named_apart():
+    disk = keep_disk(make_node())
+
+    guests = guests_of(disk.node)
+
+    assert guests.running == []
+    assert [(one.tenant, one.instance) for one in guests.resting] == [(disk.tenant, None)]
+
+
+def test_draining_leads_to_who_is_left(staff):
+    node = make_node()
+    page = reverse("operate:node", args=[node.pk])
+
+    answer = staff.post(reverse("operate:change_node", args=[node.pk, "drain"]))
+
+    assert answer["Location"] == page
+    assert "it can be switched off" in staff.get(page).content.decode()
 
 
 def test_a_page_ends_and_the_next_one_goes_on(monkeypatch):

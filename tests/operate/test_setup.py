@@ -52,6 +52,12 @@ def test_a_house_that_can_sell_needs_nothing(settings):
     } == {"done"}
 
 
+def test_it_says_that_real_gpus_cannot_be_rented_out_yet(staff):
+    page = staff.get(reverse("operate:setup")).content.decode()
+
+    assert "Real GPUs cannot be rented out with this version" in page
+
+
 def test_a_lost_node_and_a_sick_card_open_their_lines_again():
     node = make_node(now=database_now())
     assert (states()["node"], states()["gpus"]) == ("done", "done")
@@ -117,7 +123,9 @@ def test_the_second_factor_is_that_of_whoever_looks():
 
 def test_what_is_not_built_says_so():
     found = states()
-    assert [key for key, state in found.items() if state == "later"] == ["messages", "payment"]
+    assert [key for key, state in found.items() if state == "later"] == [
+        "runtime", "messages", "payment",
+    ]  # fmt: skip
 
 
 def test_the_command_shows_a_token_once_that_enrols_one_agent(staff, settings):

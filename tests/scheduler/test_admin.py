@@ -118,7 +118,9 @@ def test_a_lost_node_is_declared_dead_by_its_name(operator, status, typed, is_de
     node = make_node(status=status)
     allocation = make_allocation_on_silent(node)
     url = reverse("admin:scheduler_node_declare_dead", args=[node.pk])
-    assert b"1 allocations and 2 disks" in operator.get(url).content
+    asked = operator.get(url).content
+    assert b"1 instance on it fails now" in asked
+    assert b"2 disks on it are lost" in asked
 
     answer = operator.post(url, {"name": node.name if typed else "another", "reason": "burnt"})
 

@@ -5,14 +5,16 @@ from typing import Any, Final
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 from django.utils.translation import gettext_lazy as _
 
 from rental.operate.fleet import NODES_ON_A_PAGE, STATES, Filters, load_fleet
+from rental.operate.node import guests_of
 from rental.operate.page import CHANGE, asked, may, show, staff_page
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
 from scheduler.errors import UnknownNode
+from scheduler.models import Node
 from scheduler.services import hardware
 
 READ, WRITE = "scheduler:read", "scheduler:write"
@@ -57,6 +59,22 @@ def _uuid_or_none(text: str) -> uuid.UUID | None:
         return None
 
 
+@staff_page(READ)
+def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
+    """Who is on one node, and draining it: that moves nobody, so it begins with a look."""
+    found = get_object_or_404(Node.objects.select_related("liveness"), pk=node_id)
+    liveness = getattr(found, "liveness", None)
+    return show(
+        request,
+        "node.html",
+        title=found.name,
+        node=found,
+        heard=liveness.status if liveness else "",
+        guests=guests_of(found),
+        may_write=may(request, WRITE),
+    )
+
+
 @staff_page(WRITE, CHANGE)
 def change_node(request: HttpRequest, node_id: uuid.UUID, verb: str) -> HttpResponse:
     if verb not in SWITCHES:
@@ -67,4 +85,4 @@ def change_node(request: HttpRequest, node_id: uuid.UUID, verb: str) -> HttpResp
     except UnknownNode:
         raise Http404 from None
     messages.success(request, words % {"node": request.POST.get("name", "")[:64]})
-    return redirect("operate:fleet")
+    return redirect("operate:node", node_id) if verb == "drain" else redirect("operate:fleet")

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from rental.operate.fleet import GIVEN_UP
 from rental.operate.setup.steps import State, Step, moment, when
 from rental.records.models import PeriodicRun
 from rental.tenants.models import User
@@ -31,7 +32,7 @@ def check_machines(*, now: datetime) -> Iterator[Step]:
         why=_("Nodes dial the gateway. Without it none is heard, and nothing can be placed."),
         command="" if listening else "manage.py up",
     )
-    nodes = Node.objects.aggregate(
+    nodes = Node.objects.exclude(GIVEN_UP).aggregate(
         known=Count("pk"), live=Count("pk", filter=Q(liveness__status=LivenessStatus.LIVE))
     )
     yield Step(
@@ -47,11 +48,24 @@ def check_machines(*, now: datetime) -> Iterator[Step]:
         enrols=True,
     )
     yield _gpus()
+    yield Step(
+        key="runtime",
+        title=_("Containers on real GPUs"),
+        state=State.LATER,
+        says=_(
+            "This version drives no real GPU and starts no container. A node's GPUs are simulated, "
+            "and an instance is a process of the machine (runtime “local”), isolated from nothing."
+        ),
+        why=_(
+            "Look, rehearse and set prices with it; let no stranger onto a machine of yours yet."
+        ),
+    )
     yield _background(now=now)
 
 
 def _gpus() -> Step:
-    found = Gpu.objects.aggregate(
+    given_up = Node.objects.filter(GIVEN_UP)
+    found = Gpu.objects.exclude(node__in=given_up).aggregate(
         well=Count("pk", filter=Q(health=GpuHealth.HEALTHY)),
         sick=Count("pk", filter=~Q(health=GpuHealth.HEALTHY)),
         models=Count("model", distinct=True),

@@ -6,6 +6,7 @@ and compares the list with the URL conf; ``shots`` takes pictures of them. A new
 from dataclasses import dataclass
 
 from rental.records.ids import to_text
+from scheduler.models import Node
 from tests.factories.tenants import owner_of
 from tests.web.browser.house import PASSWORD
 
@@ -172,6 +173,9 @@ OPERATORS = [
     Look("admin", "admin/", "/admin/", "operator"),
     Look("admin-setup", "admin/setup/", "/admin/setup/", "operator"),
     Look("admin-fleet", "admin/fleet/", "/admin/fleet/", "operator"),
+    Look("admin-node", "admin/fleet/<uuid:node_id>/", "/admin/fleet/{node}/", "operator"),
+    Look("admin-node-dead", "admin/scheduler/node/<path:object_id>/declare-dead/",
+         "/admin/scheduler/node/{node}/declare-dead/", "operator"),
     Look("admin-queue", "admin/queue/", "/admin/queue/", "operator"),
     Look("admin-cancel", "admin/queue/<uuid:request_id>/cancel/", "/admin/queue/{request}/cancel/",
          "operator"),
@@ -227,6 +231,7 @@ def words_of(house):
         "password": house.of("notebook-lei"),
         "token": house.token,
         "request": house.waiting_request.pk,
+        "node": Node.objects.get(name="gz-a100-02").pk,
         "mate": to_text("usr", house.mate.pk),
         "owner": to_text("usr", owner_of(house.tenant).pk),
     }
