@@ -7,6 +7,7 @@ from django.utils.functional import Promise
 
 from billing.services.wallets import Balance, read_balance
 from rental.web import nav
+from rental.web.kept import print_of
 from rental.web.visit import Visit
 
 
@@ -36,11 +37,8 @@ class Frame:
 
     @cached_property
     def key(self) -> str:
-        """
-        All that navigation and palette are drawn from, but for language and page: what is drawn
-        for a key is kept (``{% cache %}``) and drawn for everybody else who has it.
-        """
-        return f"{self.visit.tenant.slug} {' '.join(sorted(self.visit.verbs))}"
+        """All that navigation and palette are drawn from, but for the page (rental.web.kept)."""
+        return print_of(self.visit.tenant.slug, sorted(self.visit.verbs))
 
     @cached_property
     def balance(self) -> Balance | None:

@@ -23,6 +23,7 @@ from rental.records import ids
 from rental.web import amounts, once
 from rental.web.frame import Frame, frame_of
 from rental.web.icons import draw
+from rental.web.kept import print_of
 
 register = template.Library()
 
@@ -113,6 +114,12 @@ def ago(value: datetime | None, now: datetime | None = None) -> str:
 
 
 # --- ids, rights, words
+
+
+@register.filter
+def kept(thing: object, other: object = None) -> str:
+    """{% cache None name card|kept:regions %}: a key of all that the two contain."""
+    return print_of(thing, other)
 
 
 @register.simple_tag

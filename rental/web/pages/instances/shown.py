@@ -1,7 +1,7 @@
 """An instance as pages show it: what stands behind the state's word, timers, how to reach it."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,8 @@ from rental.instances.models import Health, Instance
 from rental.instances.queries import InstanceRow
 from rental.instances.states import InstanceState, StateWord
 from rental.records.ids import to_text
+from rental.web.amounts import distance
+from rental.web.kept import print_of
 from rental.web.pages.instances.buttons import Button, buttons_of
 from rental.web.pages.instances.timeline import progress_words, steps_of
 from rental.web.pages.instances.words import notice_words, reason_words, waits_for
@@ -33,7 +35,8 @@ class Deadline:
 class Shown:
     """
     ``why``: what is behind the word: what it waits for, how far it is, how it ended. ``ssh``: the
-    command that logs in, empty while nothing listens. ``is_marked``: its box is ticked.
+    command that logs in, empty while nothing listens. ``is_marked``: its box is ticked. ``key``:
+    all that its row in the list is drawn from (rental.web.kept).
     """
 
     row: InstanceRow
@@ -46,6 +49,7 @@ class Shown:
     ssh: str
     buttons: list[Button]
     is_marked: bool = False
+    key: str = ""
 
     @property
     def instance(self) -> Instance:
@@ -54,6 +58,15 @@ class Shown:
     @property
     def word(self) -> StateWord:
         return self.row.word
+
+    @property
+    def uptime(self) -> int | None:
+        """Seconds in this session; whole minutes as soon as there is one."""
+        seconds = self.row.uptime
+        if seconds is None:
+            return None
+        total = int(seconds.total_seconds())
+        return total - total % 60 if total >= 60 else total
 
     @property
     def is_billed(self) -> bool:
@@ -75,7 +88,7 @@ def _shown(
 ) -> Shown:
     text = to_text("ins", row.instance.pk)
     place = None if row.waiting is None else places.get(row.waiting["id"])
-    return Shown(
+    shown = Shown(
         row=row,
         id=text,
         url=f"{visit.home}instances/{text}",
@@ -86,6 +99,20 @@ def _shown(
         ssh=ssh_command(row.ssh),
         buttons=buttons_of(row.instance, row.actions),
         is_marked=text in marked,
+    )
+    return replace(shown, key=_key_of(shown, visit))
+
+
+def _key_of(shown: Shown, visit: Visit) -> str:
+    row, instance = shown.row, shown.instance
+    # What is said from now on (data-ago) is kept true by the browser.
+    soon = [(at.at, at.words, distance(at.seconds)) for at in (shown.stops, shown.notice) if at]
+    return print_of(
+        [shown.url, instance.version, instance.name, instance.slug, instance.region],
+        [instance.offer.name, instance.project.name, row.price, shown.is_billed],
+        [row.word, shown.why, shown.health, shown.ssh, shown.buttons, shown.is_marked, soon],
+        [instance.session_ready_at, shown.uptime],
+        [row.actions["stop"].legal, visit.may("instances:write"), visit.tenant.time_zone],
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from rental.records.ids import to_text
 from rental.tenants.models import Project, SshKey
 from rental.web.forms.launch import NEVER, LaunchForm
 from rental.web.isolation import BY_NAME, LEVELS, Level
+from rental.web.kept import print_of
 from rental.web.visit import Visit
 
 
@@ -150,11 +152,20 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class CardChoice:
-    """A card with its offers by level. ``is_chosen``: the chosen offer is one of its."""
+    """A card with its offers by level. ``chosen``: the chosen one of them, if it is here."""
 
     card: Card
     levels: Sequence[tuple[Level, Sequence[OnSale]]]
-    is_chosen: bool
+    chosen: OnSale | None
+
+    @property
+    def is_chosen(self) -> bool:
+        return self.chosen is not None
+
+    @cached_property
+    def key(self) -> str:
+        """All that it is drawn from (rental.web.kept)."""
+        return print_of(self.card, self.chosen and self.chosen.offer.code)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +210,9 @@ GROUPS: Final = (
 
 def card_choices(cards: Iterable[Card], chosen: OnSale | None) -> list[CardChoice]:
     return [
-        CardChoice(card=card, levels=levels_of(card), is_chosen=chosen in card.sold)
+        CardChoice(
+            card=card, levels=levels_of(card), chosen=chosen if chosen in card.sold else None
+        )
         for card in cards
     ]
 
