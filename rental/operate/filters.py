@@ -43,6 +43,12 @@ def percent_of(part: Fraction | int, whole: Fraction | int) -> str:
 
 
 @register.simple_tag
+def gap() -> str:
+    """What stands between two sentences of one paragraph."""
+    return words.gap()
+
+
+@register.simple_tag
 def tiles_of() -> "Tiles":
     """The writer of a fleet's cells; one for a page."""
     return Tiles()

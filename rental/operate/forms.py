@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from django import forms
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import (
     UnfoldAdminSelectWidget,
@@ -61,10 +62,9 @@ class CreditForm(ReasonForm):
     field_order = ("amount", "reason", "key")
 
 
-class PriceForm(forms.Form):
-    """A new price per hour and when it begins; "at once" when no time is given."""
+class MomentForm(forms.Form):
+    """When something begins; "at once" when no time is given."""
 
-    price = MoneyField(label=_("New price per hour"), most=LARGEST_PRICE, least=0)
     effective_at = forms.DateTimeField(
         label=_("Holds from"),
         required=False,
@@ -76,6 +76,43 @@ class PriceForm(forms.Form):
         """Return the instant that was asked for; only call on a valid form."""
         asked: datetime | None = self.cleaned_data["effective_at"]
         return now if asked is None else asked
+
+    def fill_in(self, moment: datetime) -> None:
+        """Put a moment into the field, so that the form need only be sent again."""
+        text = timezone.localtime(moment).strftime(LOCAL)
+        self.data = {**self.data, "effective_at": text}
+
+
+class PriceForm(MomentForm):
+    price = MoneyField(label=_("New price per hour"), most=LARGEST_PRICE, least=0)
+    field_order = ("price", "effective_at")
+
+
+class PercentForm(MomentForm):
+    """A rise, or below zero a cut, of many prices. ``rounding`` is in micro-units."""
+
+    percent = forms.DecimalField(
+        label=_("Change in percent"),
+        help_text=_("5 raises by 5 %, -10 lowers by 10 %."),
+        min_value=-99,
+        max_value=1000,
+        max_digits=6,
+        decimal_places=2,
+        widget=UnfoldAdminTextInputWidget(attrs={"inputmode": "text", "autocomplete": "off"}),
+    )
+    rounding = forms.TypedChoiceField(
+        label=_("Round new prices to"),
+        choices=[(10_000, "0.01"), (100_000, "0.1"), (1_000_000, "1"), (1, _("not at all"))],
+        coerce=int,
+        initial=10_000,
+        widget=UnfoldAdminSelectWidget,
+    )
+    field_order = ("percent", "rounding", "effective_at")
+
+    def clean_percent(self) -> Any:
+        if self.cleaned_data["percent"] == 0:
+            raise forms.ValidationError(_("0 % changes nothing."))
+        return self.cleaned_data["percent"]
 
 
 class EnrolForm(forms.Form):

@@ -19,5 +19,6 @@ urlpatterns = [
     path("credit/", credit.choose, name="credit"),
     path("credit/<slug:tenant>/", credit.credit, name="credit_tenant"),
     path("prices/", prices.prices, name="prices"),
+    path("prices/change/", prices.change_many, name="change_prices"),
     path("prices/<slug:offer>/<slug:market>/", prices.publish, name="publish_price"),
 ]

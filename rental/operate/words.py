@@ -1,8 +1,11 @@
-"""Amounts, hours and reasons as the operator reads them."""
+"""Amounts, hours, moments and reasons as the operator reads them."""
 
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final
 
+from django.utils import formats, timezone
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from billing.core.money import MICRO, format_micro, round_half_up
@@ -63,3 +66,17 @@ def card_hours(tenth_ticks: int | Fraction) -> str:
 def percent(part: Fraction | int, whole: Fraction | int) -> str:
     """Return a part of a whole as "42 %", or a dash of nothing."""
     return f"{round_half_up(Fraction(part) * 100 / Fraction(whole))} %" if whole else "–"
+
+
+def moment(at: datetime) -> str:
+    """Return an instant as the admin writes it, in the zone of the deployment."""
+    return formats.date_format(timezone.localtime(at), "Y-m-d H:i")
+
+
+def sentences(*texts: Any) -> str:
+    """Return texts as one; between sentences of Chinese there is no space."""
+    return gap().join(str(text) for text in texts if text)
+
+
+def gap() -> str:
+    return "" if (get_language() or "").startswith("zh") else " "

@@ -1,6 +1,6 @@
 """Publishing prices: the 24-hour rule, whom it reaches, once, audited."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from billing.models import PriceVersion
-from rental.operate.prices import list_prices, reach_of
+from rental.operate.prices import earliest_rise, list_prices, reach_of
 from rental.records.clock import database_now
 from rental.tenants.models import AuditEvent
 from tests.factories.rental import (
@@ -37,6 +37,32 @@ def local(at) -> str:
     from zoneinfo import ZoneInfo
 
     return timezone.localtime(at, ZoneInfo("Asia/Shanghai")).strftime("%Y-%m-%dT%H:%M")
+
+
+def test_a_rise_that_is_too_early_finds_its_earliest_moment_filled_in(staff, offer):
+    response = staff.post(PAGE, {"price": "0.50", "effective_at": "", "step": "look"})
+
+    filled = response.context["form"]["effective_at"].value()
+    again = staff.post(PAGE, {"price": "0.50", "effective_at": filled, "step": "publish"})
+
+    assert again.status_code == 302
+    (row,) = list_prices(now=database_now())
+    assert row.next.price == 500_000
+    assert local(row.next.during.lower) == filled
+
+
+@pytest.mark.parametrize(
+    ("now", "moment"),
+    [
+        ("2026-12-01T08:00:00.5", "2026-12-02T08:15"),
+        ("2026-12-01T08:04:59", "2026-12-02T08:15"),
+        ("2026-12-01T08:05:00", "2026-12-02T08:30"),
+        ("2026-12-01T23:55:00", "2026-12-03T00:15"),
+    ],
+)
+def test_the_earliest_moment_leaves_ten_minutes_to_publish(now, moment):
+    at = earliest_rise(now=datetime.fromisoformat(f"{now}+00:00"))
+    assert at == datetime.fromisoformat(f"{moment}+00:00")
 
 
 def versions():

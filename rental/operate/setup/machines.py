@@ -10,7 +10,8 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from rental.operate.fleet import GIVEN_UP
-from rental.operate.setup.steps import State, Step, moment, when
+from rental.operate.setup.steps import State, Step, when
+from rental.operate.words import moment
 from rental.records.models import PeriodicRun
 from rental.tenants.models import User
 from scheduler.models import Gpu, GpuHealth, LivenessStatus, Node

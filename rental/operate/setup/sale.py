@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from billing.models import PriceVersion
 from rental.catalog.models import Image, Offer
 from rental.operate.setup.steps import State, Step, when
+from rental.operate.words import sentences
 from scheduler.models import Gpu, GpuHealth
 
 
@@ -53,11 +54,8 @@ def _prices_in_words(offers: int, priced: int, made_up: int) -> str:
         "priced": priced,
         "offers": offers,
     }
-    if made_up:
-        text += " " + gettext("%(n)s prices are made up for the demo: set your own.") % {
-            "n": made_up
-        }
-    return text
+    words = gettext("%(n)s prices are made up for the demo: set your own.") % {"n": made_up}
+    return sentences(text, words if made_up else "")
 
 
 def _offers_for_cards() -> Step:

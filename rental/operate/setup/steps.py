@@ -1,11 +1,9 @@
 """What the checklist is made of."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from django.utils import formats, timezone
 from django.utils.translation import gettext_lazy as _
 
 
@@ -82,8 +80,3 @@ class Setup:
 
 def when(condition: object, otherwise: State = State.NEEDED) -> State:
     return State.DONE if condition else otherwise
-
-
-def moment(at: datetime) -> str:
-    """Return an instant as the admin writes it, in the zone of the deployment."""
-    return formats.date_format(timezone.localtime(at), "Y-m-d H:i")
