@@ -93,7 +93,7 @@ class PercentForm(MomentForm):
 
     percent = forms.DecimalField(
         label=_("Change in percent"),
-        help_text=_("5 raises by 5 %, -10 lowers by 10 %."),
+        help_text=_("5 raises by five percent, -10 lowers by ten percent."),
         min_value=-99,
         max_value=1000,
         max_digits=6,
@@ -111,7 +111,7 @@ class PercentForm(MomentForm):
 
     def clean_percent(self) -> Any:
         if self.cleaned_data["percent"] == 0:
-            raise forms.ValidationError(_("0 % changes nothing."))
+            raise forms.ValidationError(_("Nothing changes by 0."))
         return self.cleaned_data["percent"]
 
 
