@@ -2,7 +2,7 @@
 A working day in one room: ``python -m benchmarks.console [--users 200] [--agents 40]``.
 
 The room of benchmarks.room (real gateway, an agent process a node with the ``null`` runtime, the
-passes), a real web process as the supervisor starts it, and people of 20 tenants who look at their
+passes), real web processes as the supervisor starts them, and people of 20 tenants who look at their
 running instances (benchmarks.users, in a process of their own). Aim: p95 of page loads < 300 ms.
 Says also what a page costs by itself: its queries with few and with many instances, and its CPU.
 """
@@ -137,15 +137,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.console", description=__doc__)
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--agents", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=2, help="of the web server")
     parser.add_argument("--seconds", type=float, default=60.0, help="that are measured")
     chosen = parser.parse_args()
     os.environ.setdefault("SECRETS_KEY", "A" * 43 + "=")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # as under the supervisor
     with own_database("console"), tempfile.TemporaryDirectory() as folder:
-        run(Path(folder), users=chosen.users, count=chosen.agents, seconds=chosen.seconds)
+        run(
+            Path(folder),
+            users=chosen.users,
+            count=chosen.agents,
+            processes=chosen.processes,
+            seconds=chosen.seconds,
+        )
 
 
-def run(folder: Path, *, users: int, count: int, seconds: float) -> None:
+def run(folder: Path, *, users: int, count: int, processes: int, seconds: float) -> None:
     from django.core.management import call_command
 
     from billing.services.settle import settle
@@ -180,7 +187,7 @@ def run(folder: Path, *, users: int, count: int, seconds: float) -> None:
             for tenant, several in zip(tenants, sessions, strict=True)
             for session in several
         ]
-        web = Web(folder / "web.log")
+        web = Web(folder / "web.log", processes)
         stack.callback(lambda: asyncio.run(web.end(signal.SIGTERM)))
         asyncio.run(web.start())
         process = multiprocessing.get_context("spawn")
@@ -188,10 +195,16 @@ def run(folder: Path, *, users: int, count: int, seconds: float) -> None:
             begin = time.monotonic() + WARM_UP
             asked = pool.submit(use_console, people, web.address, begin, begin + seconds)
             time.sleep(begin - time.monotonic())
-            before, web_before = Meters(gateway=gateway, agents=agents), cpu_seconds_of(web.pid)
+            before, web_before = (
+                Meters(gateway=gateway, agents=agents),
+                sum(map(cpu_seconds_of, web.pids)),
+            )
             postgres = postgres_cpu()
             time.sleep(begin + seconds - time.monotonic())  # the measurement itself
-            after, web_after = Meters(gateway=gateway, agents=agents), cpu_seconds_of(web.pid)
+            after, web_after = (
+                Meters(gateway=gateway, agents=agents),
+                sum(map(cpu_seconds_of, web.pids)),
+            )
             sessions_cpu = sum(s - postgres.get(pid, 0.0) for pid, s in postgres_cpu().items())
             facts = server_facts()
             work = asked.result()
@@ -205,10 +218,11 @@ def run(folder: Path, *, users: int, count: int, seconds: float) -> None:
             "users": work.cpu,
         }
         memory = {
-            "web": memory_mib(web.pid)["rss"],
+            "web": max(memory_mib(pid)["rss"] for pid in web.pids),
             "gateway": memory_mib(gateway.process.pid)["rss"],
         }
         log = (folder / "web.log").read_text()
+    facts["web_processes"] = processes
     report(work, few, cost, cores, memory, facts, users, count, many, span, log)
 
 

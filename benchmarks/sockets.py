@@ -129,26 +129,30 @@ class Page:
 
 
 class Web:
-    """The web process, begun again behind one listening socket."""
+    """The web process (or several), begun again behind one listening socket."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, count: int = 1) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.count = count
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     async def start(self) -> float:
         """Start it; return the seconds until it answered."""
         began = time.monotonic()
         fd = self.socket.fileno()
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "config.serve", "web", "--fd", str(fd)],
-                env={**os.environ, "DATABASE_POOL": "1"},
-                pass_fds=(fd,),
-                stdout=output,
-                stderr=output,
-            )
+            self.processes = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "config.serve", "web", "--fd", str(fd)],
+                    env={**os.environ, "DATABASE_POOL": "1"},
+                    pass_fds=(fd,),
+                    stdout=output,
+                    stderr=output,
+                )
+                for _ in range(self.count)
+            ]
         await self._answers()
         return time.monotonic() - began
 
@@ -161,13 +165,17 @@ class Web:
 
     @property
     def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
+        return self.processes[0].pid
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self.processes]
 
     async def end(self, how: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(how)
-        await asyncio.to_thread(self.process.wait, 30)
+        for process in self.processes:
+            process.send_signal(how)
+        for process in self.processes:
+            await asyncio.to_thread(process.wait, 30)
 
 
 def change_everything() -> dict[str, int]:

@@ -17,13 +17,24 @@ LONGEST_FRAME = 4 * 2**20  # bytes; rental.gateway refuses a frame before it com
 APPLICATIONS = {"web": "config.asgi:application", "gateway": "config.asgi:gateway"}
 
 
+TOUCH_EVERY = 5  # s
+
+
 class Server(uvicorn.Server):
-    """uvicorn that touches ALIVE_FILE once it serves: a probe of the port would wait instead."""
+    """
+    uvicorn that touches ALIVE_FILE once it serves, and from then on while its event loop turns: a
+    probe of the port would wait at first, and be answered by any of several processes later.
+    """
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
-        if (path := os.environ.get("ALIVE_FILE")) and self.started:
-            Path(path).touch()
+        if self.started:
+            await touch()
+
+
+async def touch() -> None:
+    if path := os.environ.get("ALIVE_FILE"):
+        Path(path).touch()
 
 
 def main() -> None:
@@ -47,6 +58,8 @@ def main() -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=5,
+        callback_notify=touch,
+        timeout_notify=TOUCH_EVERY,
     )
     sockets = [socket.socket(fileno=chosen.fd)] if chosen.fd is not None else None
     Server(config).run(sockets=sockets)

@@ -1,25 +1,8 @@
-"""Questions to a process: do you answer, have you done anything lately?"""
+"""Questions to a process: are you there, have you done anything lately?"""
 
-import http.client
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-
-def answers_http(port: int, path: str = "/healthz") -> Callable[[], bool]:
-    """Return a probe: a GET on 127.0.0.1 is answered with 2xx within two seconds."""
-
-    def probe() -> bool:
-        link = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-        try:
-            link.request("GET", path)
-            return 200 <= link.getresponse().status < 300
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            link.close()
-
-    return probe
 
 
 def touched_within(path: Path, seconds: float) -> Callable[[], bool]:

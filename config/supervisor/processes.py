@@ -5,13 +5,15 @@ import time
 from collections.abc import Callable
 
 from config.embedded.postgres import Postgres
+from config.env import env_int
 from config.supervisor.deployment import ROOT, Deployment, python
 from config.supervisor.loop import Process
-from config.supervisor.probes import answers_http, exists, fresh, touched_within
+from config.supervisor.probes import exists, fresh, touched_within
 
 # A worker that did no task for this long hears nothing: the beat has work for it every 2 to 10 s.
 # Long passes of `slow` run beside each other, so one of them does not stop its file.
 DEAF_AFTER = 120.0
+STUCK_AFTER = 30.0  # s without a turn of a web server's event loop
 ORPHANS_MAY_TAKE = 5.0
 
 
@@ -50,8 +52,8 @@ def servers(deployment: Deployment) -> list[Process]:
 
 def applications(deployment: Deployment) -> list[Process]:
     return [
-        _web_server(deployment, "web", deployment.web.fileno(), deployment.web_port),
-        _web_server(deployment, "gateway", deployment.gateway.fileno(), deployment.gateway_port),
+        *_web(deployment),
+        _web_server(deployment, "gateway", "gateway", deployment.gateway.fileno()),
         # One task at a time, in the process itself: place and sync are short and take turns anyway.
         _celery(deployment, "drive", "worker", "-Q", "drive", "-P", "solo"),
         # Two threads: the closing of exhausted wallets does not wait for an hour's settlement.
@@ -82,17 +84,26 @@ def seeding(deployment: Deployment, agents_to_enrol: int) -> Process:
     )
 
 
-def _web_server(deployment: Deployment, name: str, fd: int, port: int) -> Process:
+def _web(deployment: Deployment) -> list[Process]:
+    """Return the processes that serve pages, all behind one socket: "web", "web-2"…"""
+    names = [
+        "web",
+        *(f"web-{number}" for number in range(2, env_int("WEB_PROCESSES", 2, minimum=1) + 1)),
+    ]
+    return [_web_server(deployment, name, "web", deployment.web.fileno()) for name in names]
+
+
+def _web_server(deployment: Deployment, name: str, application: str, fd: int) -> Process:
     alive = deployment.alive / name
     return Process(
         name=name,
-        command=python("-m", "config.serve", name, "--fd", str(fd)),
+        command=python("-m", "config.serve", application, "--fd", str(fd)),
         env=deployment.server_env(DATABASE_POOL="1", ALIVE_FILE=str(alive)),
         cwd=str(ROOT),
         pass_fds=(fd,),
         prepare=fresh(alive),
         ready=exists(alive),
-        healthy=answers_http(port),
+        healthy=touched_within(alive, STUCK_AFTER),
     )
 
 

@@ -2,24 +2,38 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Semaphore
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
 from django.core.handlers.asgi import ASGIHandler
+from django.db import close_old_connections
 
-MOST_IDLE = 8  # threads that wait for the next request; more are ended when they are free
+MOST_IDLE = 12  # threads that wait for the next request; more are ended when they are free
+# Threads that compute at once: no more than there are connections (the pool in config.settings), or
+# they would wait for one until they fail. Slow callers are no work: bodies are read and answers are
+# sent outside of a turn.
+MOST_AT_WORK = 12
 
 
 class OneThread(ThreadPoolExecutor):
-    """One thread that knows whether it is still at work."""
+    """One thread that waits for its turn, and knows whether it is still at work."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Semaphore) -> None:
         super().__init__(max_workers=1, thread_name_prefix="web")
+        self._turns = turns
         self._last: Future[Any] | None = None
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self._last = super().submit(call, *args, **kwargs)
+        self._last = super().submit(self._take_turn, call, *args, **kwargs)
         return self._last
+
+    def _take_turn(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with self._turns:
+            try:
+                return call(*args, **kwargs)
+            finally:
+                close_old_connections()  # back to the pool before the answer is sent
 
     @property
     def is_free(self) -> bool:
@@ -40,11 +54,12 @@ class KeptThreads(ASGIHandler):
     def __init__(self) -> None:
         super().__init__()
         self._idle: list[OneThread] = []
+        self._turns = Semaphore(MOST_AT_WORK)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             raise ValueError(f"this application speaks HTTP, not {scope['type']}")
-        thread = self._idle.pop() if self._idle else OneThread()
+        thread = self._idle.pop() if self._idle else OneThread(self._turns)
         try:
             async with ThreadSensitiveContext(executor=thread):
                 await self.handle(scope, receive, send)

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.test import override_settings
 from django.urls import path
 
-from rental.api.threads import MOST_IDLE, KeptThreads
+from rental.api.threads import MOST_AT_WORK, MOST_IDLE, KeptThreads
 
 held = threading.Event()
 begun = threading.Semaphore(0)
@@ -73,13 +73,28 @@ async def test_requests_one_after_another_share_a_thread(app):
 
 
 async def test_requests_at_once_have_threads_of_their_own_and_few_are_kept(app):
-    waiting = [await begin(app, "/slow") for _ in range(MOST_IDLE + 4)]
+    waiting = [await begin(app, "/slow") for _ in range(MOST_AT_WORK - 1)]
     for _ in waiting:
         assert await asyncio.to_thread(begun.acquire, True, 10)
     assert await finish(await begin(app, "/quick")) == 200  # nobody stands behind a slow one
     held.set()
     assert [await finish(one) for one in waiting] == [200] * len(waiting)
     assert len(app._idle) == MOST_IDLE
+
+
+async def test_more_than_there_are_connections_wait_for_their_turn(app):
+    working = [await begin(app, "/slow") for _ in range(MOST_AT_WORK)]
+    for _ in working:
+        assert await asyncio.to_thread(begun.acquire, True, 10)
+    late = [await begin(app, "/slow") for _ in range(4)]
+    quick = await begin(app, "/quick")
+    assert await quick.receive_nothing(0.2)
+    assert not begun.acquire(blocking=False)  # nobody else has begun
+
+    held.set()
+
+    assert [await finish(one) for one in [*working, *late, quick]] == [200] * (MOST_AT_WORK + 5)
+    assert len(app._idle) == MOST_IDLE  # the rest has ended
 
 
 async def test_a_thread_whose_caller_left_is_not_given_to_the_next(app):

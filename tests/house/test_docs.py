@@ -8,7 +8,7 @@ READER = re.compile(r"""\benv_[a-z]+\(\s*["']([A-Z][A-Z0-9_]*)["']""")
 ENTRY = re.compile(r"^#? ?([A-Z][A-Z0-9_]*)=", re.M)
 ROW = re.compile(r"^\| `([A-Z][A-Z0-9_]*)` \|", re.M)
 # Read elsewhere than in config/settings.py: by `manage.py up` and by the processes it watches.
-OTHERS = {"DATABASE_OWNER_URL", "ALIVE_FILE"}
+OTHERS = {"DATABASE_OWNER_URL", "WEB_PROCESSES", "ALIVE_FILE"}
 PINNED = re.compile(r"^([A-Za-z0-9-]+)(\[[a-z,]+\])?[<>=~]?", re.M)
 
 

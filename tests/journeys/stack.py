@@ -140,7 +140,7 @@ class Stack:
             if name not in {"DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "DATABASE_POOL"}
             and not name.startswith("PYTEST")
         }
-        env |= {"RATE_LIMITS_ENABLED": "false"} | self.extra_env
+        env |= {"RATE_LIMITS_ENABLED": "false", "WEB_PROCESSES": "1"} | self.extra_env
         command = [sys.executable, "manage.py", "up", "--state-dir", str(self.state_dir)]
         command += ["--port", "0"] + (["--demo"] if self.demo else [])
         self.state_dir.mkdir(parents=True, exist_ok=True)
