@@ -2,8 +2,8 @@
 A working day in one room: ``python -m benchmarks.console [--users 200] [--agents 40]``.
 
 The room of benchmarks.room (real gateway, an agent process a node with the ``null`` runtime, the
-passes), real web processes as the supervisor starts them, and people of 20 tenants who look at their
-running instances (benchmarks.users, in a process of their own). Aim: p95 of page loads < 300 ms.
+passes), real web processes as the supervisor starts them, and people of 20 tenants who look at
+their running instances (benchmarks.users, in a process of their own). Aim: p95 < 300 ms.
 Says also what a page costs by itself: its queries with few and with many instances, and its CPU.
 """
 

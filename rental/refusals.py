@@ -188,6 +188,11 @@ class Refusal:
     words: str
     field: str | None = None
 
+    @property
+    def title(self) -> str:
+        """What happened in a few words: the heading above ``words``."""
+        return str(CODES[self.code])
+
 
 def refusal_of(exc: Exception) -> Refusal | None:
     """Return what to tell of ``exc``; None if nobody expected it, so that it stays a bug."""

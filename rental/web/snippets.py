@@ -6,7 +6,7 @@ What is written here is tested by being executed; ``COMING`` names what does not
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -79,6 +79,24 @@ def curl(body: Mapping[str, Any], *, root: str) -> str:
             f"-d {shlex.quote(sent)}",
         )
     )
+
+
+# What a new key is tried on: the first that it may read.
+FIRST_READS: Final = {
+    "instances:read": "instances",
+    "catalog:read": "offers",
+    "billing:read": "balance",
+    "tenant:read": "tenant",
+}
+
+
+def first_call(secret: str, verbs: Collection[str], *, root: str) -> str:
+    """Return a command that shows that a new key with ``verbs`` works; empty if nothing would."""
+    for verb, path in FIRST_READS.items():
+        if verb in verbs:
+            header = shlex.quote(f"Authorization: Bearer {secret}")
+            return f"curl -H {header} {shlex.quote(f'{root}/v1/{path}')}"
+    return ""
 
 
 # Members of the body that the command calls otherwise; the rest keep their names.

@@ -153,6 +153,8 @@ def test_a_key_is_shown_once_and_never_again(world, caplog):
         (secret,) = set(texts_in(response))
         key = ApiKey.objects.of(world.tenant.id).get()
         assert authenticate_api_key(secret, world.now) == key
+        call = f"curl -H 'Authorization: Bearer {secret}' http://testserver/v1/instances"
+        assert f'data-copy="{escape(call)}"' in response.content.decode()
         assert response["Cache-Control"] == "no-store"
 
         replayed = make(world)

@@ -11,7 +11,15 @@ import pytest
 from rental.instances.models import Instance
 from rental.records.ids import to_text
 from rental.web.forms.launch import Order
-from rental.web.snippets import COMING, body_of, cli, curl, snippets_of, terraform
+from rental.web.snippets import (
+    COMING,
+    body_of,
+    cli,
+    curl,
+    first_call,
+    snippets_of,
+    terraform,
+)
 from tests.api.conftest import Api
 from tests.factories.rental import IMAGE, PRICE
 from tests.factories.tenants import default_project, make_api_key, make_ssh_key
@@ -34,6 +42,25 @@ def full_order(tenant) -> Order:
         command=("python", "train.py", "--name", "two words"),
         env={"GREETING": "it's ${HOME}"},
     )
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("scopes", "path"),
+    [(["*"], "instances"), (["catalog:read", "billing:read"], "offers"), (["tenant:read"], "tenant")],
+)
+def test_a_new_key_is_tried_on_what_it_may_read(scopes, path):
+    rented = Rented()
+    _key, text = make_api_key(rented.tenant, scopes=scopes)
+
+    words = shlex.split(first_call(text, verbs_of(scopes), root=ROOT))
+
+    assert words == ["curl", "-H", f"Authorization: Bearer {text}", f"{ROOT}/v1/{path}"]
+    assert Api(text).get(f"/v1/{path}").status_code == 200
+
+
+def test_a_key_that_may_read_none_of_it_is_not_tried():
+    assert first_call("tsr_x", {"secrets:read"}, root=ROOT) == ""
 
 
 @pytest.mark.django_db

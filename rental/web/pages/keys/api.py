@@ -10,12 +10,14 @@ from django.views.decorators.debug import sensitive_variables
 
 from rental.tenants.errors import KeyNeverValid, ScopeExceedsRole
 from rental.tenants.models import ApiKey
+from rental.tenants.permissions import verbs_of_key
 from rental.tenants.services import issue_api_key, revoke_api_key
 from rental.web import key_words
 from rental.web.forms.keys import ApiKeyForm
 from rental.web.key_words import Noun, scope_words, why_not
 from rental.web.pages.keys.ssh import may_end
 from rental.web.pages.keys.tabs import Tab, tabs_of
+from rental.web.snippets import first_call
 from rental.web.visit import Visit, action, by_method, page
 
 MOST_ENDED = 50
@@ -34,7 +36,10 @@ class ApiKeyShown:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiContext:
-    """``secret``: the text of the key that was just made: in this one answer and never again."""
+    """
+    ``secret``: the text of the key that was just made: in this one answer and never again;
+    ``call``: a command that tries it.
+    """
 
     live: list[ApiKeyShown]
     ended: list[ApiKeyShown]
@@ -43,6 +48,7 @@ class ApiContext:
     tabs: list[Tab]
     made: ApiKey | None = None
     secret: str = ""
+    call: str = ""
     tab: str = "api"
     nav: str = "keys"
 
@@ -74,6 +80,7 @@ def _show(
 ) -> HttpResponse:
     keys = ApiKey.objects.of(visit.tenant.id).select_related("created_by")
     shown = [_shown(visit, key) for key in keys.order_by("-created_at", "-pk")]
+    made_key = next((one.key for one in shown if one.key.pk == made), None)
     return visit.render(
         "web/keys/api.html",
         ApiContext(
@@ -82,11 +89,18 @@ def _show(
             form=form,
             nouns=key_words.nouns_of(visit.verbs, form.chosen if form.is_bound else {}),
             tabs=tabs_of(visit),
-            made=next((one.key for one in shown if one.key.pk == made), None),
+            made=made_key,
             secret=secret,
+            call=_call(visit, made_key, secret) if made_key and secret else "",
         ),
         status=status,
     )
+
+
+@sensitive_variables("secret")
+def _call(visit: Visit, key: ApiKey, secret: str) -> str:
+    verbs = verbs_of_key(scopes=key.scopes, creator_role=visit.role)
+    return first_call(secret, verbs, root=visit.request.build_absolute_uri("/").rstrip("/"))
 
 
 @page("keys:read")
