@@ -115,7 +115,9 @@ class DeclareDeadForm(forms.Form):
     """``name``: that of the node, typed by hand, since this cannot be taken back."""
 
     name = forms.CharField(label=_("The node's name"), widget=UnfoldAdminTextInputWidget)
-    reason = forms.CharField(label=_("Reason"), max_length=500, widget=UnfoldAdminTextareaWidget)
+    reason = forms.CharField(
+        label=_("Reason"), max_length=500, widget=UnfoldAdminTextareaWidget(attrs={"rows": 2})
+    )
 
     def __init__(self, node: Node, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

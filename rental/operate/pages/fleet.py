@@ -67,7 +67,7 @@ def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
     return show(
         request,
         "node.html",
-        title=found.name,
+        title=_("Node %(name)s") % {"name": found.name},
         node=found,
         heard=liveness.status if liveness else "",
         guests=guests_of(found),
