@@ -5,13 +5,16 @@ import { word } from "./say.js";
 const STEPS = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [2592000, "day", 86400], [31536000, "month", 2592000], [Infinity, "year", 31536000]];
 const EVERY_MS = 5000;
 const lang = document.documentElement.lang || "en";
-const format = new Intl.RelativeTimeFormat(lang, { numeric: "always" });
+// As the server says it (rental/web/amounts.py): in Chinese the long form has other words, and no form a space.
+const isChinese = lang.startsWith("zh");
+const format = new Intl.RelativeTimeFormat(lang, { numeric: "always", style: isChinese ? "short" : "long" });
 
 export function ago(moment, now = Date.now()) {
   const seconds = Math.round((moment - now) / 1000);
   if (seconds === 0) return word("now");
   const [, unit, size] = STEPS.find(([limit]) => Math.abs(seconds) < limit);
-  return format.format(Math.trunc(seconds / size), unit);
+  const text = format.format(Math.trunc(seconds / size), unit);
+  return isChinese ? text.replace(/^\d+/, "$& ") : text;
 }
 
 export function refreshTimes(root = document) {

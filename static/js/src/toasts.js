@@ -3,6 +3,7 @@
 import { word } from "./say.js";
 
 const STAYS_MS = { ok: 5000, info: 6000, warn: 10000 }; // errors stay until they are closed
+const HELD_MS = 15000; // after the last move over it: a pointer may lie there by chance, and a finger never leaves
 const TONES = ["ok", "info", "warn", "bad"];
 const LEVELS = { success: "ok", error: "bad", warning: "warn", debug: "info" };
 
@@ -29,10 +30,11 @@ export function showToast({ text, level = "info", request_id: requestId = "" }) 
 }
 
 function keepAWhile(card, stays) {
-  let timer = setTimeout(close, stays, card);
-  card.addEventListener("mouseenter", () => clearTimeout(timer));
-  card.addEventListener("focusin", () => clearTimeout(timer));
-  card.addEventListener("mouseleave", () => { timer = setTimeout(close, stays, card); });
+  let timer;
+  const wait = (ms) => { clearTimeout(timer); timer = setTimeout(close, ms, card); };
+  for (const name of ["pointermove", "focusin"]) card.addEventListener(name, () => wait(HELD_MS));
+  for (const name of ["pointerleave", "focusout"]) card.addEventListener(name, () => wait(stays));
+  wait(stays);
 }
 
 // A refusal that the server words itself carries no id; the answer's header does.

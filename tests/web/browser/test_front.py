@@ -1,8 +1,10 @@
 """The pattern library and the first page: looks, policy, and each behaviour once."""
 
 import pytest
+from django.utils import translation
 from playwright.sync_api import expect
 
+from rental.web.amounts import distance
 from tests.factories.tenants import make_tenant, make_user, owner_of
 
 
@@ -73,6 +75,46 @@ def test_a_toast_says_what_happened_and_an_error_names_its_request(library):
     expect(toasts.locator("[data-level=bad]")).to_contain_text("Request req_")
     toasts.locator("[data-level=bad]").get_by_role("button", name="Close").click()
     expect(toasts.locator("[data-level=bad]")).to_have_count(0)
+
+
+def test_a_toast_goes_by_itself_even_under_a_pointer_that_lies_still(library):
+    library.clock.install()
+    library.goto("/dev/components")
+    toast = library.locator("#toasts").get_by_text("The instance stops.")
+
+    library.click("#try-toast")
+    toast.hover()
+    library.clock.run_for(10_000)
+    expect(toast).to_be_visible()
+    library.clock.run_for(6_000)
+
+    expect(toast).to_have_count(0)
+
+
+@pytest.mark.parametrize(("language", "kind"), [("en", "light"), ("zh-hans", "zh")])
+def test_the_browser_says_how_long_ago_in_the_servers_words(open_page, language, kind):
+    page = open_page(kind)
+    page.goto("/")
+    spans = [way * n for n in (1, 2, 75, 4_000, 90_000, 8e6, 9e7) for way in (-1, 1)]
+
+    said = page.evaluate(
+        """async (spans) => {
+          const now = Date.now();
+          const marks = spans.map((span) => {
+            const mark = document.createElement("time");
+            mark.dataset.ago = "";
+            mark.dateTime = new Date(now + span * 1000).toISOString();
+            return mark;
+          });
+          document.querySelector("main").append(...marks);
+          document.dispatchEvent(new Event("visibilitychange"));
+          return marks.map((mark) => mark.textContent);
+        }""",
+        spans,
+    )
+
+    with translation.override(language):
+        assert said == [distance(int(span)) for span in spans]
 
 
 def test_a_server_that_cannot_be_reached_is_said_in_words(library):
