@@ -235,6 +235,6 @@ def test_figures_are_said_without_empty_digits():
 
     assert said.tflops(Decimal("300.00")) == "300 TFLOPS"
     assert said.tflops(None) == "–"
-    assert said.cores(1600) == "1.6"
-    assert said.cores(120_000) == "120"
+    assert said.cores(1600) == "1.6 vCPU"
+    assert said.cores(120_000) == "120 vCPU"
     assert said.per_tick(490_000) == 817

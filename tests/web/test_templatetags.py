@@ -136,6 +136,14 @@ def test_a_moment_stands_in_the_zone_in_force():
     assert weekday.endswith(">Mon 12:00</time>")
 
 
+def test_chinese_has_short_weekdays_and_no_gap_between_sentences():
+    tag = Template("{% load tessera %}{% gap %}")
+    with translation.override("zh-hans"), timezone.override("Asia/Shanghai"):
+        assert tessera.moment(NOON, "weekday").endswith(">周一 12:00</time>")
+        assert tag.render(Context()) == ""
+    assert tag.render(Context()) == " "
+
+
 def test_money_and_signs_are_the_same_in_chinese():
     with translation.override("zh-hans"):
         assert tessera.money(-12_345_678) == "−¥12.35"

@@ -5,6 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from django import template
+from django.utils.translation import gettext
 
 from billing.core.rating import price_of_ticks
 from rental.web.estimates import HOURS_PER_MONTH
@@ -42,10 +43,10 @@ def bandwidth(gbs: int | None) -> str:
 
 @register.filter
 def cores(milli: int) -> str:
-    """16 cores' worth as a number: 16000 -> 16, 1600 -> 1.6"""
-    return (
-        f"{Decimal(milli) / 1000:f}".rstrip("0").rstrip(".") if milli % 1000 else f"{milli // 1000}"
-    )
+    """16 vCPU, 1.6 vCPU: what 16000 and 1600 thousandths are worth."""
+    whole, part = divmod(milli, 1000)
+    number = f"{whole}.{part:03}".rstrip("0") if part else f"{whole}"
+    return gettext("%(n)s vCPU") % {"n": number}
 
 
 @register.filter

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext, gettext_noop
 
 from rental.instances.states import StateWord
 from rental.records import ids
@@ -70,6 +70,17 @@ def duration(value: int | timedelta | None) -> str:
 
 
 # --- moments
+
+# Django's own words, said here so that our catalogue has them: its Chinese ones are long names.
+_WEEKDAYS = (
+    gettext_noop("Mon"),
+    gettext_noop("Tue"),
+    gettext_noop("Wed"),
+    gettext_noop("Thu"),
+    gettext_noop("Fri"),
+    gettext_noop("Sat"),
+    gettext_noop("Sun"),
+)
 
 # Translators give these in their own order: Django's letters for date formats.
 _FORMATS: dict[str, Callable[[], str]] = {
@@ -208,6 +219,12 @@ def styled(field: BoundField) -> SafeString:
 
 
 # --- parts
+
+
+@register.simple_tag
+def gap() -> str:
+    """{% gap %}: what stands between two sentences: a space; nothing in Chinese."""
+    return "" if (get_language() or "").startswith("zh") else " "
 
 
 @register.simple_tag
