@@ -12,6 +12,7 @@ from billing.models import Charge, Run
 from billing.queries import spent_on
 from billing.services.settle import settle
 from rental.instances import passes, services
+from rental.records.ids import to_text
 from rental.tenants.models import Role
 from tests.factories.billing import report
 from tests.factories.rental import PERSON, PRICE, fresh, says, seconds
@@ -50,6 +51,27 @@ def test_the_header_says_state_price_and_what_was_spent(rented):
     assert "¥0.49/h" in text
     assert "Spent so far ¥0.49" in text
     assert "proven to run" not in text or "not proven" not in text
+
+
+def test_the_header_leads_to_the_timers_whoever_may_set_them(rented):
+    url = rented.url(rented.running())
+    link = f'href="{url}?tab=settings#timers"'
+
+    owner = rented.browser().get(url, {"tab": "settings"}).content.decode()
+    viewer = rented.browser(rented.member(Role.VIEWER)).get(url).content.decode()
+
+    assert link in owner
+    assert 'id="timers"' in owner
+    assert link not in viewer
+
+
+@pytest.mark.parametrize("tab", ["connect", "cost", "events"])
+def test_an_open_tab_follows_the_instance(rented, tab):
+    instance = rented.running()
+
+    html = rented.browser().get(rented.url(instance), {"tab": tab}).content.decode()
+
+    assert f'<div id="tab" class="mt-5" data-live="{to_text("ins", instance.pk)}"' in html
 
 
 def test_the_connect_tab_has_every_line(rented):

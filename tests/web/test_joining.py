@@ -215,8 +215,25 @@ def test_credit_is_given_once_a_contact_though_it_changes_hands(client):
     assert [row.amount for row in Transfer.objects.filter(code="credit")] == [TRIAL]
 
 
+def test_the_first_page_leads_to_sign_up_and_names_the_credit(client):
+    page = client.get("/").content.decode()
+
+    assert ">Sign up</a>" in page
+    assert "You start with ¥20.00 of credit" in page
+
+
+def test_the_first_page_promises_nothing_where_nobody_may_sign_up(client, settings):
+    settings.SIGNUP_ENABLED = False
+
+    page = client.get("/").content.decode()
+
+    assert SIGN_UP not in page
+    assert "of credit" not in page
+
+
 def test_without_a_setting_there_is_none(client, settings):
     settings.SIGNUP_TRIAL_CREDIT = 0
+    assert "of credit" not in client.get("/").content.decode()
 
     post(client)
 

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.conf import settings
+from django.utils.html import escape
 
 from rental.instances.models import Instance, Secret
 from rental.instances.secrets import put_secret

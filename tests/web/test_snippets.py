@@ -10,6 +10,7 @@ import pytest
 
 from rental.instances.models import Instance
 from rental.records.ids import to_text
+from rental.tenants.permissions import verbs_of
 from rental.web.forms.launch import Order
 from rental.web.snippets import (
     COMING,
@@ -45,9 +46,14 @@ def full_order(tenant) -> Order:
 
 
 @pytest.mark.django_db
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("scopes", "path"),
-    [(["*"], "instances"), (["catalog:read", "billing:read"], "offers"), (["tenant:read"], "tenant")],
+    [
+        (["*"], "instances"),
+        (["catalog:read", "billing:read"], "offers"),
+        (["tenant:read"], "tenant"),
+    ],
 )
 def test_a_new_key_is_tried_on_what_it_may_read(scopes, path):
     rented = Rented()

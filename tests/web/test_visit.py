@@ -121,6 +121,7 @@ def test_a_role_that_may_not_is_refused_in_words_and_nothing_happens(tenant):
     viewer = make_member(tenant, Role.VIEWER)
     response = browser(viewer).post("/t/acme/x")
     assert response.status_code == 403
+    assert ">This is not open to you</h1>" in response.content.decode()
     assert "Your role in this tenant does not allow this" in response.content.decode()
     assert calls == []
 
