@@ -13,11 +13,11 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Literal
 
-from django.db import connection, transaction
+from django.db import connection
 
 from billing.core.split import Ticks, meet, subtract, union
 from billing.models import Charge, PriceVersion, Reversal, Run, Segment, Stretch, Waiver
-from billing.services.due import DUE, LIVE, PIECES, parameters, without_jit
+from billing.services.due import DUE, LIVE, PIECES, parameters
 
 Kind = Literal["charged", "estimate", "returned", "free"]
 # Why ticks are free: seen by nobody (and may still be reported), never ready, waived, after the
@@ -194,11 +194,9 @@ def _priced(line: Line, segment: Segment, version: PriceVersion) -> Line:
     )
 
 
-@transaction.atomic
 def _pieces(tenant_id: uuid.UUID, instance_id: uuid.UUID) -> dict[uuid.UUID, list[Line]]:
     """Return what is proven and not charged yet, as settle would cut and price it, by run."""
     with connection.cursor() as cursor:
-        without_jit(cursor)
         cursor.execute(
             f"WITH {LIVE}, {DUE}, {PIECES}"
             " SELECT p.run_id, lower(p.ticks), upper(p.ticks), p.amount, p.units_before,"

@@ -13,13 +13,13 @@ from typing import Any, Final, Literal, TypedDict
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import QuerySet
 
 from billing.core.split import end_of_period, period_of
 from billing.models import Charge, Reversal
 from billing.queries import list_charges
-from billing.services.due import unposted_by_period, without_jit
+from billing.services.due import unposted_by_period
 from rental.records.ids import first_id_at
 
 Grouping = Literal["instance", "project", "day"]
@@ -165,8 +165,7 @@ def spend_month(*, tenant_id: uuid.UUID, now: datetime) -> Spending:
     period = period_of(now, billing_zone())
     before = previous_period(period)
     until = same_moment_before(now)
-    with transaction.atomic(), connection.cursor() as cursor:
-        without_jit(cursor)
+    with connection.cursor() as cursor:
         cursor.execute(
             f"{_LINES} SELECT COALESCE(sum(sign * amount) FILTER (WHERE period = %(period)s), 0),"
             " COALESCE(sum(sign * share) FILTER (WHERE period = %(before)s), 0)"
@@ -211,8 +210,7 @@ def group_month(
     statement = _GROUPS.format(
         key=_KEYS[by], part=_DAILY if by == "day" else _WHOLE, condition=condition
     )
-    with transaction.atomic(), connection.cursor() as cursor:
-        without_jit(cursor)
+    with connection.cursor() as cursor:
         cursor.execute(
             f"{_LINES} {statement}",
             {

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from billing.models import Wallet
 from billing.services import ledger
 from billing.services.batches import halve_on_failure
-from billing.services.due import DUE, LIVE, PIECES, parameters, without_jit
+from billing.services.due import DUE, LIVE, PIECES, parameters
 from billing.services.exhaust import close_ended
 from billing.services.holds import place_anew
 from billing.services.reckon import reckon
@@ -152,8 +152,6 @@ def _settle_shards(shards: Sequence[Sequence[uuid.UUID]], *, now: datetime) -> i
 @transaction.atomic
 def settle_shard(tenant_ids: Sequence[uuid.UUID], *, now: datetime) -> int:
     """Settle a few tenants in one transaction. Locks their wallets, then their unsettled runs."""
-    with connection.cursor() as cursor:
-        without_jit(cursor)
     wallets = lock_wallets(tenant_ids)
     if len(wallets) < len(tenant_ids):
         for tenant_id in tenant_ids:

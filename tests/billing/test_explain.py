@@ -179,7 +179,7 @@ def test_the_queries_do_not_grow_with_the_runs(tenant, django_assert_num_queries
         report(run, (0, 10))
         close_run(run_id=run.id, at=run.opened_at + 10 * TICK, reason="user")
 
-    with django_assert_num_queries(9):  # two of them a savepoint, one switches jit off
+    with django_assert_num_queries(6):
         whole = explain_instance(tenant_id=tenant.id, instance_id=instance)
     assert (len(whole.runs), whole.total) == (12, 12 * 81_667)
 

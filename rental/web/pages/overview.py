@@ -191,16 +191,15 @@ def _coming(visit: Visit) -> list[Coming]:
 
 def _notices(visit: Visit) -> list[Coming]:
     """One line for all instances that the same notice is for. One query."""
-    groups: defaultdict[tuple[str, datetime], list[Notice]] = defaultdict(list)
-    standing = Notice.objects.of(visit.tenant.id).standing().select_related("instance")
-    for notice in standing.order_by("deadline", "instance__name"):
-        minute = notice.deadline.replace(second=0, microsecond=0)
-        groups[notice.kind, minute].append(notice)
+    groups: defaultdict[tuple[str, datetime], list[tuple[datetime, str]]] = defaultdict(list)
+    standing = Notice.objects.of(visit.tenant.id).standing().order_by("deadline", "instance__name")
+    for kind, deadline, name in standing.values_list("kind", "deadline", "instance__name"):
+        groups[kind, deadline.replace(second=0, microsecond=0)].append((deadline, name))
     return [
         Coming(
-            at=notices[0].deadline,
+            at=notices[0][0],
             words=_notice_words(kind, len(notices)),
-            names=_names([notice.instance.name for notice in notices]),
+            names=_names([name for _deadline, name in notices]),
             url=f"{visit.home}billing" if kind == NoticeKind.BALANCE else "",
             is_bad=True,
         )
@@ -229,6 +228,9 @@ def _timers(visit: Visit) -> list[Coming]:
     """Stops that somebody has set. One query."""
     timed = Q(auto_stop_at__isnull=False) | Q(max_duration_s__isnull=False)
     instances = Instance.objects.of(visit.tenant.id).filter(timed).exclude(state__in=RESTING)
+    instances = instances.only(
+        "name", "auto_stop_at", "max_duration_s", "session_ready_at", "timers_session", "session"
+    )
     found = []
     for instance in instances.order_by("pk")[:200]:
         row = InstanceRow(instance=instance, now=visit.now, price=None, actions={})
