@@ -242,10 +242,21 @@ def test_a_changed_password_ends_the_other_sessions():
     assert there.get("/me").status_code == 302
 
 
-def test_one_can_set_up_a_second_factor_with_ones_password():
+def test_who_has_just_signed_in_sets_up_a_second_factor_at_once():
     make_user(email="ann@example.com", password=PASSWORD)
     client = Client()
     client.post(LOGIN, {"login": "ann@example.com", "password": PASSWORD})
+
+    page = client.get("/accounts/2fa/totp/activate/")
+
+    assert page.status_code == 200
+    assert page.context["totp_svg"]
+
+
+def test_in_an_older_session_a_second_factor_asks_for_the_password():
+    user = make_user(email="ann@example.com", password=PASSWORD)
+    client = Client()
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
 
     asked = client.get("/accounts/2fa/totp/activate/")
     assert asked["Location"].startswith("/accounts/reauthenticate/")
