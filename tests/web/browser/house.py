@@ -6,6 +6,9 @@ every state, charges and charts. What every page is shown with, in tests and in 
 import math
 from datetime import timedelta
 
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+
 from billing.models import Run
 from billing.services.exhaust import close_exhausted
 from billing.services.settle import settle
@@ -108,6 +111,9 @@ class House:
         self.owner = person("Lin Xiao", phone="+8613800138000")
         record_consent(user=self.owner, document="terms", version="1", now=self.begin)
         self.operator = person("Operator", is_staff=True, is_superuser=True)
+        self.clerk = person("Clerk", is_staff=True)  # without a role, with a second factor
+        TOTP.activate(self.clerk, generate_totp_secret())
+        RecoveryCodes.activate(self.clerk)
         self.newcomer = person("Nova Reed")
         self.homeless = person("Hanna Weiss")
         self.tenant = self._tenant("lin-vision", "Lin Vision Lab", money=2_400, owner=self.owner)

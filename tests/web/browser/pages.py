@@ -108,6 +108,16 @@ PERSONAL = [
         fills=(("input[type=password]", PASSWORD),), presses="main form button[type=submit]",
         shows="#authenticator_secret",
     ),
+    Look(
+        "recovery-codes", "accounts/2fa/recovery-codes/", "/accounts/2fa/recovery-codes/", "clerk",
+        fills=(("input[type=password]", PASSWORD),), presses="main form button[type=submit]",
+        shows="#recovery_codes",
+    ),
+    Look(
+        "code-asked", "accounts/2fa/authenticate/", "/accounts/login/", "nobody",
+        fills=(("[name=login]", "clerk@example.com"), ("[name=password]", PASSWORD)),
+        presses="main form button[type=submit]", shows="[name=code]",
+    ),
 ]  # fmt: skip
 TENANT = [
     Look("overview", T, "{t}/"),
@@ -171,6 +181,8 @@ TENANT = [
 OPERATORS = [
     Look("admin-log-in", "admin/login/", "/admin/login/?next=/admin/", "nobody"),
     Look("admin", "admin/", "/admin/", "operator"),
+    Look("admin-no-role", "admin/", "/admin/", "clerk"),
+    Look("admin-refused", "admin/prices/", "/admin/prices/", "clerk", status=403),
     Look("admin-setup", "admin/setup/", "/admin/setup/", "operator"),
     Look("admin-fleet", "admin/fleet/", "/admin/fleet/", "operator"),
     Look("admin-node", "admin/fleet/<uuid:node_id>/", "/admin/fleet/{node}/", "operator"),
