@@ -4,7 +4,8 @@ A working day in one room: ``python -m benchmarks.console [--users 200] [--agent
 The room of benchmarks.room (real gateway, an agent process a node with the ``null`` runtime, the
 passes), real web processes as the supervisor starts them, and people of 20 tenants who look at
 their running instances (benchmarks.users, in a process of their own). Aim: p95 < 300 ms.
-Says also what a page costs by itself: its queries with few and with many instances, and its CPU.
+Shorter ``--thinks`` find out how many pages a second are too many. Says also what a page costs by
+itself: its queries with few and with many instances, and its CPU.
 """
 
 import argparse
@@ -31,14 +32,14 @@ from benchmarks.stage import (
     serving,
     start_python,
 )
-from benchmarks.users import KINDS, Person, Sample, Work, address_of, use_console
+from benchmarks.users import KINDS, THINKS, Person, Sample, Work, address_of, use_console
 
 TENANTS = 20
 EACH = 15  # instances of a tenant, at most; fewer in a small room
 FEW = 3  # instances in the fleet when queries are counted first
 IMAGE = "ubuntu-22.04"
 AIM = 300.0  # ms, of the 95th of a hundred page loads
-WARM_UP = 15.0  # s; until everybody has begun, and what the web process keeps is filled
+WARM_UP = 20.0  # s; until everybody has begun, and what the web process keeps is filled
 LANGUAGES = ("zh-hans", "en")
 
 
@@ -138,6 +139,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--agents", type=int, default=40)
     parser.add_argument("--processes", type=int, default=2, help="of the web server")
+    parser.add_argument("--thinks", type=float, default=THINKS, help="s between a user's pages")
     parser.add_argument("--seconds", type=float, default=60.0, help="that are measured")
     chosen = parser.parse_args()
     os.environ.setdefault("SECRETS_KEY", "A" * 43 + "=")
@@ -148,11 +150,14 @@ def main() -> None:
             users=chosen.users,
             count=chosen.agents,
             processes=chosen.processes,
+            thinks=chosen.thinks,
             seconds=chosen.seconds,
         )
 
 
-def run(folder: Path, *, users: int, count: int, processes: int, seconds: float) -> None:
+def run(
+    folder: Path, *, users: int, count: int, processes: int, thinks: float, seconds: float
+) -> None:
     from django.core.management import call_command
 
     from billing.services.settle import settle
@@ -193,7 +198,7 @@ def run(folder: Path, *, users: int, count: int, processes: int, seconds: float)
         process = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=process) as pool:
             begin = time.monotonic() + WARM_UP
-            asked = pool.submit(use_console, people, web.address, begin, begin + seconds)
+            asked = pool.submit(use_console, people, web.address, begin, begin + seconds, thinks)
             time.sleep(begin - time.monotonic())
             before, web_before = (
                 Meters(gateway=gateway, agents=agents),
@@ -222,7 +227,7 @@ def run(folder: Path, *, users: int, count: int, processes: int, seconds: float)
             "gateway": memory_mib(gateway.process.pid)["rss"],
         }
         log = (folder / "web.log").read_text()
-    facts["web_processes"] = processes
+    facts |= {"web_processes": processes, "thinks_s": thinks}
     report(work, few, cost, cores, memory, facts, users, count, many, span, log)
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from benchmarks.sockets import Page as LivePage
 
-THINKS = 5.0, 10.0  # s from one page to the next
+THINKS = 20.0  # s from one page to the next, on average; half to one and a half of it
 PATIENCE = 20.0  # s; htmx gives up then, and so does the person
 TYPES = 1.0  # s between two changes of the launch form
 
@@ -144,6 +144,7 @@ class User:
     person: Person
     address: str
     chance: random.Random
+    thinks: float
     samples: list[Sample] = field(default_factory=list)
     sockets: list[LivePage] = field(default_factory=list)
 
@@ -152,7 +153,7 @@ class User:
         self.browser = Browser(host, int(port), {"sessionid": self.person.session})
 
     async def work(self, until: float) -> None:
-        await asyncio.sleep(self.chance.uniform(0, THINKS[1]))  # nobody begins with the others
+        await asyncio.sleep(self.chance.uniform(0, self.thinks))  # nobody begins with the others
         kinds, weights = list(KINDS), [weight for weight, _path in KINDS.values()]
         live: asyncio.Task[None] | None = None
         try:
@@ -164,7 +165,7 @@ class User:
                 body = await self._timed(kind, "GET", address_of(kind, self.person, instance_id))
                 live = None if kind == "prices" else self._listen(kind, instance_id)
                 await self._follow_up(kind, instance_id, body)
-                next_at = began + self.chance.uniform(*THINKS)
+                next_at = began + self.thinks * self.chance.uniform(0.5, 1.5)
                 await asyncio.sleep(max(0.0, next_at - time.monotonic()))
         finally:
             if live is not None:
@@ -216,13 +217,17 @@ class Work:
     cpu: float
 
 
-def use_console(people: list[Person], address: str, begin: float, until: float) -> Work:
+def use_console(
+    people: list[Person], address: str, begin: float, until: float, thinks: float
+) -> Work:
     """Be these people until a moment of the monotonic clock; tell of what began after ``begin``."""
-    return asyncio.run(_use_console(people, address, begin, until))
+    return asyncio.run(_use_console(people, address, begin, until, thinks))
 
 
-async def _use_console(people: list[Person], address: str, begin: float, until: float) -> Work:
-    users = [User(one, address, random.Random(number)) for number, one in enumerate(people)]
+async def _use_console(
+    people: list[Person], address: str, begin: float, until: float, thinks: float
+) -> Work:
+    users = [User(one, address, random.Random(n), thinks) for n, one in enumerate(people)]
     tasks = [asyncio.create_task(user.work(until)) for user in users]
     await asyncio.sleep(begin - time.monotonic())
     cpu = time.process_time()
