@@ -239,7 +239,7 @@ SCHEDULER_BATCH = env_int("SCHEDULER_BATCH", 200, minimum=1)
 # A request that found no place for this long expires.
 SCHEDULER_REQUEST_TTL = env_seconds("SCHEDULER_REQUEST_TTL", 24 * 3600, minimum=1)
 # How long a web process shows the stock that it has read. Placement never looks at it.
-SCHEDULER_STOCK_KEPT = env_seconds("SCHEDULER_STOCK_KEPT", 3, minimum=0)
+SCHEDULER_STOCK_KEPT = env_seconds("SCHEDULER_STOCK_KEPT", 10, minimum=0)
 
 # --- instances
 # Seals the secrets that tenants keep and instances' passwords. Unset, none can be kept; lost, all

@@ -11,7 +11,6 @@ from rental.instances.models import Health, Instance
 from rental.instances.queries import InstanceRow
 from rental.instances.states import InstanceState, StateWord
 from rental.records.ids import to_text
-from rental.web.amounts import distance
 from rental.web.kept import print_of
 from rental.web.pages.instances.buttons import Button, buttons_of
 from rental.web.pages.instances.timeline import progress_words, steps_of
@@ -60,15 +59,6 @@ class Shown:
         return self.row.word
 
     @property
-    def uptime(self) -> int | None:
-        """Seconds in this session; whole minutes as soon as there is one."""
-        seconds = self.row.uptime
-        if seconds is None:
-            return None
-        total = int(seconds.total_seconds())
-        return total - total % 60 if total >= 60 else total
-
-    @property
     def is_billed(self) -> bool:
         """True while its price is being burnt."""
         return self.word is StateWord.RUNNING and self.instance.session_ready_at is not None
@@ -105,13 +95,13 @@ def _shown(
 
 def _key_of(shown: Shown, visit: Visit) -> str:
     row, instance = shown.row, shown.instance
-    # What is said from now on (data-ago) is kept true by the browser.
-    soon = [(at.at, at.words, distance(at.seconds)) for at in (shown.stops, shown.notice) if at]
+    # How long ago and until when is kept true by the browser (data-ago).
+    soon = [(one.at, one.words) for one in (shown.stops, shown.notice) if one]
     return print_of(
         [shown.url, instance.version, instance.name, instance.slug, instance.region],
         [instance.offer.name, instance.project.name, row.price, shown.is_billed],
         [row.word, shown.why, shown.health, shown.ssh, shown.buttons, shown.is_marked, soon],
-        [instance.session_ready_at, shown.uptime],
+        [instance.session_ready_at],
         [row.actions["stop"].legal, visit.may("instances:write"), visit.tenant.time_zone],
     )
 
