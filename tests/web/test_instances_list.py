@@ -130,7 +130,7 @@ def test_the_list_costs_the_same_for_3_rows_and_for_30(rented):
     many = queries_of(lambda: browser.get(rented.home))
 
     assert len(browser.get(rented.home).context["rows"]) == 30
-    assert (few, many) == (20, 20)
+    assert (few, many) == (17, 17)
 
 
 def test_a_row_is_read_alone_and_keeps_its_mark(rented):
