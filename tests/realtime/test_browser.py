@@ -101,6 +101,45 @@ def test_a_row_changes_by_itself(tab, web, tenant):
     assert tab.complaints == []
 
 
+def test_a_list_shows_what_was_ordered_elsewhere_and_keeps_its_marks(tab, web, tenant):
+    (first,) = order(tenant)
+    tab.page.goto(f"/t/{tenant.slug}/instances")
+    mark = tab.page.locator(f"#mark-{to_text('ins', first.pk)}")
+    mark.check()
+    eventually(lambda: web.hub and web.hub.sockets)
+
+    (second,) = order(tenant)
+
+    expect(row_of(tab, second)).to_be_visible(timeout=3_000)
+    expect(mark).to_be_checked()
+    assert tab.page.locator("[data-marked-words]").inner_text() == "1 marked"
+    assert tab.complaints == []
+
+
+def test_the_overview_shows_the_first_instance_by_itself(tab, web, tenant):
+    tab.page.goto(f"/t/{tenant.slug}/")
+    eventually(lambda: web.hub and web.hub.sockets)
+
+    (instance,) = order(tenant)
+
+    link = tab.page.locator(f"#overview-now a[href$='{to_text('ins', instance.pk)}']").first
+    expect(link).to_be_visible(timeout=3_000)
+    assert tab.complaints == []
+
+
+def test_a_row_of_another_page_costs_a_list_few_fetches(tab, web, tenant):
+    order(tenant)
+    tab.page.goto(f"/t/{tenant.slug}/instances?word=failed")
+    eventually(lambda: web.hub and web.hub.sockets)
+    fetches = []
+    tab.page.on("request", lambda request: "/instances?" in request.url and fetches.append(1))
+
+    (unseen,) = order(tenant)
+    for number in range(30):
+        rename(unseen, f"name-{number}")
+    eventually(lambda: tab.page.wait_for_timeout(50) or len(fetches) == 2)
+
+
 def test_many_changes_cost_few_fetches_and_end_with_the_newest(tab, web, tenant):
     (instance,) = order(tenant)
     tab.page.goto(f"/t/{tenant.slug}/instances")

@@ -2,14 +2,15 @@
 // page asks every five seconds. #live-banner has the addresses: data-live-url (socket), data-poll.
 //
 // <tr data-live="ins_…" data-version="7" hx-get="…" hx-trigger="live">: fetched anew when a newer
-// version was heard of. data-live="*" (no version): when anything of the tenant changed.
+// version was heard of. Without a version: data-live="*" when anything of the tenant changed,
+// data-live="+" when a row changed that the page does not show: a list fetches new ones so.
 import { banner, leave, Retry } from "./live_parts.js";
 
 const POLL_MS = 5000; // while there is no socket, or it says that it hears nothing itself
 const SWEEP_MS = 60000; // while there is one: it could have missed something
 const SILENCE_MS = 50000; // the server beats every 20 s
 const AGAIN_MS = 5000; // between two fetches of one element that bring nothing newer
-const ANY_MS = 2000; // between two fetches of an element that shows anything
+const WIDE_MS = { "*": 2000, "+": 5000 }; // between two fetches of an element without a version
 const STUCK_MS = 25000; // htmx gives up after 20 s
 const HIDDEN_MS = 15000; // a hidden tab gives its socket back after this
 const GONE = new Set([4401, 4403, 4404]); // signed out, other rights, no member any more
@@ -19,17 +20,18 @@ const place = document.getElementById("live-banner");
 const heard = new Map(); // id -> newest version that was told
 const fetching = new Map(); // element -> {began, isOver}
 const charts = new Map(); // id -> function of new points
+const wide = { "*": { began: 0 }, "+": { began: 0 } }; // when it was fetched last, the timer of the next
 const delayed = { rows: false, samples: false };
 const retry = new Retry();
 let socket = null;
 let watched = "";
-let dialTimer, pollTimer, silenceTimer, hideTimer, lookTimer, anyTimer;
+let dialTimer, pollTimer, silenceTimer, hideTimer, lookTimer;
 let isAsking = false;
 let wasLost = false;
 
 const shown = () => [...document.querySelectorAll("[data-live]")];
-const isAny = (element) => element.dataset.live === "*";
-const idsShown = () => [...new Set(shown().filter((e) => !isAny(e)).map((e) => e.dataset.live))];
+const isWide = (element) => element.dataset.live in WIDE_MS;
+const idsShown = () => [...new Set(shown().filter((e) => !isWide(e)).map((e) => e.dataset.live))];
 const isOpen = () => socket?.readyState === 1; // not WebSocket.OPEN: there may be no WebSocket
 const isLate = () => !isOpen() || delayed.rows || delayed.samples;
 const jitter = (ms) => ms * (0.8 + 0.4 * Math.random());
@@ -37,15 +39,15 @@ const jitter = (ms) => ms * (0.8 + 0.4 * Math.random());
 // --- what was heard, and what it means for the page
 
 function hear(versions) {
-  let isNews = false;
+  const news = new Set();
   for (const [id, version] of Object.entries(versions)) {
     const onPage = shown().filter((e) => e.dataset.live === id).map((e) => Number(e.dataset.version));
     const before = heard.get(id) ?? (onPage.length ? Math.min(...onPage) : -1);
-    if (version > before) isNews = true;
+    if (version > before) news.add("*").add(onPage.length ? "*" : "+");
     if (version > (heard.get(id) ?? -1)) heard.set(id, version);
   }
   freshen();
-  if (isNews) freshenAny();
+  news.forEach(freshenWide);
 }
 
 function isBehind(element) {
@@ -66,18 +68,24 @@ function isTooSoon(element, pause) {
 // One fetch of an element at a time; an answer that is old already is asked for again.
 function freshen() {
   for (const element of fetching.keys()) if (!element.isConnected) fetching.delete(element);
-  const behind = shown().filter((element) => !isAny(element) && isBehind(element));
+  const behind = shown().filter((element) => !isWide(element) && isBehind(element));
   for (const element of behind) if (!isTooSoon(element, AGAIN_MS)) fetchAnew(element);
   if (behind.length) lookAgain(AGAIN_MS);
 }
 
-function freshenAny() {
-  clearTimeout(anyTimer);
-  for (const element of shown().filter(isAny)) {
-    if (isTooSoon(element, ANY_MS)) anyTimer = setTimeout(freshenAny, ANY_MS);
-    else fetchAnew(element);
+function freshenWide(kind) {
+  const mine = wide[kind];
+  const elements = shown().filter((element) => element.dataset.live === kind);
+  clearTimeout(mine.timer);
+  if (Date.now() - mine.began < WIDE_MS[kind] || elements.some((element) => isTooSoon(element, 0))) {
+    mine.timer = setTimeout(freshenWide, WIDE_MS[kind], kind);
+  } else {
+    mine.began = Date.now();
+    elements.forEach(fetchAnew);
   }
 }
+
+const freshenAll = () => Object.keys(WIDE_MS).forEach(freshenWide);
 
 function lookAgain(ms) {
   clearTimeout(lookTimer);
@@ -116,7 +124,7 @@ function dial() {
     watched = "";
     watch();
     listenOn();
-    if (wasLost) freshenAny(); // of rows the server says what changed meanwhile, of the rest nobody
+    if (wasLost) freshenAll(); // of rows the server says what changed meanwhile, of the rest nobody
     wasLost = false;
   });
   mine.addEventListener("message", ({ data }) => {
@@ -158,7 +166,7 @@ function take(message) {
   retry.reset(); // somebody is there and lets us in
   if (message.k === "rows") hear(message.v);
   else if (message.k === "samples") charts.get(message.id)?.(message.s);
-  else if (message.k === "resync") { poll(); freshenAny(); }
+  else if (message.k === "resync") { poll(); freshenAll(); }
   else if (message.k === "delayed") {
     delayed[message.what] = message.is;
     if (message.is) pollSoon();
@@ -187,7 +195,7 @@ async function ask(ids) {
   if (answer.redirected || [401, 403, 404].includes(answer.status)) return leave();
   if (answer.ok) {
     hear((await answer.json()).versions);
-    if (isLate()) freshenAny(); // nobody says what else changed
+    if (isLate()) freshenAll(); // nobody says what else changed
   }
 }
 

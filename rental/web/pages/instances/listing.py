@@ -33,13 +33,17 @@ class WordChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class ListContext:
-    """``total``: how many the tenant has that are not deleted; ``next``: the next page's query."""
+    """
+    ``total``: how many the tenant has that are not deleted; ``here``, ``next``: the queries of this
+    page and the next one.
+    """
 
     rows: list[Shown]
     filters: Filters
     words: list[WordChoice]
     projects: list[Project]
     total: int
+    here: str
     next: str
     balance: Balance | None
     sorts: tuple[tuple[str, object], ...] = SORTS
@@ -68,12 +72,13 @@ def show_list(visit: Visit) -> HttpResponse:
     return visit.render(
         "web/instances/list.html",
         ListContext(
-            rows=shown_of(found.rows, visit),
+            rows=shown_of(found.rows, visit, marked=visit.request.GET.getlist("id")),
             balance=balance,
             filters=filters,
             words=_words(filters, found.counts),
             projects=list(Project.objects.of(visit.tenant.id).order_by("name")),
             total=sum(n for word, n in found.counts.items() if word is not StateWord.DELETED),
+            here=filters.query(after=filters.after),
             next=filters.query(after=found.next_cursor) if found.next_cursor else "",
         ),
     )
