@@ -220,11 +220,14 @@ class Facts(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class EndpointFact(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """``workspace``: the path under which whoever comes in here finds the workspace."""
+
     kind: str
     host: str
     port: int
     user: str = ""
     host_key_fingerprint: str = ""
+    workspace: str = ""
 
 
 class Phase(Message, tag="phase", kw_only=True):

@@ -195,11 +195,12 @@ def _open_endpoints(instance: Instance, allocation: Allocation, *, now: datetime
         (fact["kind"], fact["host"], fact["port"]): (
             fact.get("user", ""),
             fact.get("host_key_fingerprint", ""),
+            fact.get("workspace", ""),
         )
         for fact in allocation.endpoints
     }
     shown = {
-        (row.kind, row.host, row.port): (row.user, row.host_key_fingerprint)
+        (row.kind, row.host, row.port): (row.user, row.host_key_fingerprint, row.workspace)
         for row in instance.endpoints.all()
     }
     if said == shown:
@@ -214,9 +215,10 @@ def _open_endpoints(instance: Instance, allocation: Allocation, *, now: datetime
             port=port,
             user=user,
             host_key_fingerprint=fingerprint,
+            workspace=workspace,
             opened_at=now,
         )
-        for (kind, host, port), (user, fingerprint) in said.items()
+        for (kind, host, port), (user, fingerprint, workspace) in said.items()
     )
 
 

@@ -65,7 +65,7 @@ SORTS: Final[dict[Sort, Key]] = {
 # Read for every list, so written out: querysets cost four times as much (measured).
 # The ids come from rows that were reached by ``.of(tenant)``.
 ENDPOINTS = f"""
-    SELECT id, instance_id, kind, host, port, "user", host_key_fingerprint
+    SELECT id, instance_id, kind, host, port, "user", host_key_fingerprint, workspace
       FROM {Endpoint._meta.db_table} WHERE instance_id = ANY(%s) ORDER BY kind, port"""
 NOTICES = f"""
     SELECT id, instance_id, kind, at, deadline FROM {Notice._meta.db_table}
@@ -170,7 +170,7 @@ class InstanceRow:
 
     @property
     def endpoints(self) -> list[dict[str, Any]]:
-        """kind, host, port, user, host_key_fingerprint"""
+        """kind, host, port, user, host_key_fingerprint, workspace"""
         return list(vars(self.instance)["shown_endpoints"])
 
     @property

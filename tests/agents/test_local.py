@@ -131,6 +131,7 @@ def test_a_customer_logs_in_and_finds_the_workspace(host):
     assert answer.returncode == 3
     assert endpoint.user == "tessera"
     assert endpoint.host_key_fingerprint.startswith("SHA256:")
+    assert endpoint.workspace == workspace
 
 
 def test_pipes_files_and_a_terminal(host, open_folder):

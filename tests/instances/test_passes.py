@@ -131,10 +131,11 @@ def test_endpoints_follow_the_node(market, tenant):
     assert instance.endpoints.get().port == 22022
     from agents.protocol import EndpointFact
 
-    moved = EndpointFact(kind="ssh", host="127.0.0.1", port=22099, user="root")
+    moved = EndpointFact(kind="ssh", host="127.0.0.1", port=22099, user="root", workspace="/srv/w")
     says(instance, "running", now=NOON + seconds(5), endpoints=[moved])
 
     assert instance.endpoints.get().port == 22099
+    assert instance.endpoints.get().workspace == "/srv/w"
 
 
 # --- silence

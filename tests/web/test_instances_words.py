@@ -1,6 +1,7 @@
 """The words of instances: why one waits, why one failed, how far one is. Pure."""
 
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import pytest
 
@@ -121,17 +122,21 @@ class Sheet:
 
 
 @pytest.mark.parametrize(
-    ("port", "host", "command", "upload"),
+    ("port", "host", "workspace", "command", "upload"),
     [
-        (22, "h.example", "ssh root@h.example", "root@h.example:/workspace/"),
-        (2200, "10.0.0.1", "ssh -p 2200 root@10.0.0.1", "root@10.0.0.1:/workspace/"),
-        (2200, "2001:db8::1", "ssh -p 2200 root@2001:db8::1", "root@[2001:db8::1]:/workspace/"),
+        (22, "h.example", "", "ssh root@h.example", "root@h.example:/workspace/"),
+        (2200, "10.0.0.1", "/srv/w", "ssh -p 2200 root@10.0.0.1", "root@10.0.0.1:/srv/w/"),
+        (22, "10.0.0.1", "/my w", "ssh root@10.0.0.1", "'root@10.0.0.1:/my w/'"),
+        (2200, "2001:db8::1", "", "ssh -p 2200 root@2001:db8::1",
+         "'root@[2001:db8::1]:/workspace/'"),
     ],
-)
-def test_lines_to_paste(port, host, command, upload):
-    ssh = {"host": host, "port": port, "user": "", "host_key_fingerprint": "SHA256:x"}
+)  # fmt: skip
+def test_lines_to_paste(port, host, workspace, command, upload):
+    ssh = {"host": host, "port": port, "user": "", "host_key_fingerprint": "SHA256:x",
+           "workspace": workspace}  # fmt: skip
     ways = ways_of(Sheet(ssh))
 
     assert ways.command == command
     assert ways.upload == f"scp -P {port} -r ./data {upload}"
+    assert ways.editor.endswith(f":{port}{quote(workspace or '/workspace')}")
     assert ways_of(Sheet(None)) is None

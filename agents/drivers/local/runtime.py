@@ -91,7 +91,8 @@ class LocalRuntime:
         )
 
     async def probe(self, container: Container) -> list[EndpointFact] | None:
-        process = read_json(self._containers / container.labels.container / "process.json")
+        folder = self._containers / container.labels.container
+        process = read_json(folder / "process.json")
         if process is None or not await _greets(process["host"], process["port"]):
             return None
         return [
@@ -101,6 +102,7 @@ class LocalRuntime:
                 port=process["port"],
                 user=USER,
                 host_key_fingerprint=process["fingerprint"],
+                workspace=(read_json(folder / "spec.json") or {}).get("cwd", ""),
             )
         ]
 

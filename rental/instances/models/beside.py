@@ -57,7 +57,10 @@ class Notice(models.Model):
 
 
 class Endpoint(models.Model):
-    """How to reach a running instance; rows go when it stops and may differ after a start."""
+    """
+    How to reach a running instance; rows go when it stops and may differ after a start.
+    ``workspace``: the path of the workspace for whoever comes in here, empty if the node is silent.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     tenant = models.ForeignKey("tenants.Tenant", on_delete=models.PROTECT, related_name="+")
@@ -67,6 +70,7 @@ class Endpoint(models.Model):
     port = models.PositiveIntegerField()
     user = models.CharField(max_length=64, blank=True)
     host_key_fingerprint = models.CharField(max_length=100, blank=True)
+    workspace = models.CharField(max_length=1024, blank=True, default="", db_default="")
     opened_at = models.DateTimeField()
 
     objects = models.Manager.from_queryset(TenantScoped["Endpoint"])()

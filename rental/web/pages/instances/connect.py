@@ -1,5 +1,6 @@
 """The connect tab: every line that somebody pastes to get in, and the keys that open it."""
 
+import shlex
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -8,6 +9,7 @@ from rental.tenants.models import SshKey
 from rental.web.pages.instances.shown import ssh_command
 from rental.web.visit import Visit
 
+# Where the node does not say it: the mount of every order (rental.instances.specs).
 WORKSPACE = "/workspace"
 
 
@@ -62,13 +64,15 @@ def ways_of(sheet: InstanceSheet) -> Ways | None:
     host, port, user = ssh["host"], ssh["port"], ssh["user"] or "root"
     alias = sheet.instance.slug
     shown_host = f"[{host}]" if ":" in host else host
+    workspace = ssh["workspace"] or WORKSPACE
+    there = f"{user}@{shown_host}:{workspace}"
     config = "\n".join([f"Host {alias}", f"  HostName {host}", f"  Port {port}", f"  User {user}"])
     return Ways(
         command=ssh_command(ssh),
         config=config,
-        upload=f"scp -P {port} -r ./data {user}@{shown_host}:{WORKSPACE}/",
-        download=f"scp -P {port} -r {user}@{shown_host}:{WORKSPACE}/results .",
-        editor=f"vscode://vscode-remote/ssh-remote+{quote(user)}@{shown_host}:{port}{WORKSPACE}",
+        upload=f"scp -P {port} -r ./data {shlex.quote(f'{there}/')}",
+        download=f"scp -P {port} -r {shlex.quote(f'{there}/results')} .",
+        editor=f"vscode://vscode-remote/ssh-remote+{quote(user)}@{shown_host}:{port}{quote(workspace)}",
         host=host,
         port=port,
         user=user,
