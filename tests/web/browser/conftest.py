@@ -8,6 +8,7 @@ request fails the test. ``page``, ``dark_page``, ``phone_page`` and ``zh_page`` 
 ``open_page(kind, user=…)`` makes more. ``axe(path, kind, user=…)`` returns what axe finds.
 """
 
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -100,6 +101,7 @@ class Console(Web):
         for thread in self.http._idle:
             thread.submit(connections.close_all).result(10)
             thread.shutdown()
+        gc.collect()  # threads that ended on their own left their connections to it
 
 
 @pytest.fixture
