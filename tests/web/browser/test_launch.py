@@ -1,4 +1,4 @@
-"""The launch page in a browser: no price of other fields is ever shown as the present one."""
+"""Launch page and price list: no price of other fields is ever shown as the present one."""
 
 import pytest
 from playwright.sync_api import expect
@@ -46,6 +46,18 @@ def choose(page, code):
 
 def choose_card(page, slug):
     page.locator(f"label:has([data-card][value='{slug}'])").click()
+
+
+def test_a_phone_unfolds_the_offers_of_a_card_and_a_desk_has_them_all(open_page, rented):
+    for kind in ("phone", "light"):
+        page = open_page(kind)
+        page.goto("/prices")
+        offers = page.locator("#t4-16g code", has_text="t4-16g")
+        if kind == "phone":
+            expect(offers).to_be_hidden()
+            expect(page.locator("#t4-16g").get_by_text("from ¥0.60/h")).to_be_visible()
+            page.locator("#t4-16g summary").click()
+        expect(offers).to_be_visible()
 
 
 def test_the_price_follows_the_fields(launch):
