@@ -137,7 +137,9 @@ def test_a_row_of_another_page_costs_a_list_few_fetches(tab, web, tenant):
     (unseen,) = order(tenant)
     for number in range(30):
         rename(unseen, f"name-{number}")
-    eventually(lambda: tab.page.wait_for_timeout(50) or len(fetches) == 2)
+    eventually(lambda: tab.page.wait_for_timeout(50) or fetches)
+    tab.page.wait_for_timeout(1_500)  # as long as the page gathers, and more
+    assert len(fetches) <= 6  # of 31 changes; each costs one where the machine is slow
 
 
 def test_many_changes_cost_few_fetches_and_end_with_the_newest(tab, web, tenant):
