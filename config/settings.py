@@ -25,6 +25,10 @@ from config.logs import configure
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
+# Connections of a web process to PostgreSQL, and so the requests that it computes at once.
+WEB_CONNECTIONS = 12
+
+
 def _database(url: str, *, pool: bool) -> dict[str, object]:
     """Turn postgresql://user:password@host:port/name?host=/socket/dir into Django's dict."""
     parts = urlsplit(url)
@@ -36,7 +40,12 @@ def _database(url: str, *, pool: bool) -> dict[str, object]:
     options: dict[str, object] = {"connect_timeout": 5, "options": "-c jit=off"}
     if pool:
         # Under ASGI a kept connection leaks per request; psycopg's pool is the cure.
-        options["pool"] = {"min_size": 1, "max_size": 12, "timeout": 5, "max_lifetime": 1800}
+        options["pool"] = {
+            "min_size": 1,
+            "max_size": WEB_CONNECTIONS,
+            "timeout": 5,
+            "max_lifetime": 1800,
+        }
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": parts.path.lstrip("/"),

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Semaphore
-from typing import Any
+from typing import Any, Final
 
 from asgiref.sync import ThreadSensitiveContext
+from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.db import close_old_connections
 
-MOST_IDLE = 12  # threads that wait for the next request; more are ended when they are free
-# Threads that compute at once: no more than there are connections (the pool in config.settings), or
-# they would wait for one until they fail. Slow callers are no work: bodies are read and answers are
-# sent outside of a turn.
-MOST_AT_WORK = 12
+# Threads that compute at once: no more than there are connections, or they would wait for one until
+# they fail. Slow callers are no work: bodies are read and answers are sent outside of a turn.
+MOST_AT_WORK: Final = settings.WEB_CONNECTIONS
+MOST_IDLE: Final = MOST_AT_WORK  # that wait for the next request; more are ended when they are free
 
 
 class OneThread(ThreadPoolExecutor):
