@@ -1,21 +1,23 @@
-"""What is free, as arrays over nodes and GPUs. Pure; memory and disk in MiB, CPU in milli-cores."""
+"""What is free, as arrays over nodes and their GPUs. Pure; memory in MiB, CPU in milli-cores."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.core.cells import ALL_CELLS, FREE_CELLS, start_of
+from scheduler.core.kinds import WHOLE, Kind
 from scheduler.core.shapes import CELLS, Mode
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-ALL_CELLS: Final = (1 << CELLS) - 1
 IDLE: Final = 0
 MODE_CODES: Final[dict[str, int]] = {"whole": 1, "mig": 2, "share_tenant": 3, "share_shared": 4}
+NOBODY: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,30 +71,39 @@ class Codes:
     def __len__(self) -> int:
         return len(self._codes)
 
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What one placement took of one card: ``start``: its first cell (-1: without cells)."""
+
+    column: int
+    start: int
+    vram_mib: int
+
 
 class Inventory:
     """
-    One row a node (sorted by id) and one a GPU (sorted by node, then index): the order in which
-    nodes were given changes nothing. A pass writes into the arrays as it decides.
+    One row a node, sorted by id; one column a GPU, sorted by index, as many as the largest node
+    has (``exists``). The order in which nodes were given changes nothing. Whoever decides writes
+    into the arrays by ``take`` and ``give_back``; ``changed`` is the log of the rows that moved.
 
-    ``pair``: (node, model) of a GPU; ``link``: (node, model, NVLink group), one of its own for a
-    GPU without NVLink.
+    ``free``: thousandths of a card. ``link``: the NVLink group inside the node, one of its own
+    for a GPU without NVLink.
     """
 
     def __init__(self, nodes: Sequence[NodeState]) -> None:
         self.nodes = sorted(nodes, key=lambda node: node.id)
-        self.gpus = [
-            gpu for node in self.nodes for gpu in sorted(node.gpus, key=lambda g: (g.index, g.id))
-        ]
-        self.tenants = Codes()
-        self.regions = Codes()
-        self.zones = Codes()
-        self.models = Codes()
+        self.gpus = [sorted(node.gpus, key=lambda gpu: (gpu.index, gpu.id)) for node in self.nodes]
+        self.row_of_node = {node.id: row for row, node in enumerate(self.nodes)}
+        self.tenants, self.regions, self.zones, self.models = Codes(), Codes(), Codes(), Codes()
+        self.changed: list[int] = []
         self._fill_nodes()
         self._fill_gpus()
 
     def _fill_nodes(self) -> None:
-        self.row_of_node = {node.id: row for row, node in enumerate(self.nodes)}
         self.cpu = _ints(node.cpu_milli for node in self.nodes)
         self.ram = _ints(node.ram_mib for node in self.nodes)
         self.disk = _ints(node.disk_mib for node in self.nodes)
@@ -103,27 +114,88 @@ class Inventory:
         self.allows_strangers = _bools(node.allows_strangers for node in self.nodes)
 
     def _fill_gpus(self) -> None:
-        pairs, links = Codes(), Codes()
-        node_of, pair, link = [], [], []
-        for row, node in enumerate(self.nodes):
-            for gpu in sorted(node.gpus, key=lambda g: (g.index, g.id)):
-                group = gpu.id if gpu.nvlink_group is None else gpu.nvlink_group
-                node_of.append(row)
-                pair.append(pairs.of((row, gpu.model)))
-                link.append(links.of((row, gpu.model, group)))
-        self.node_of, self.pair, self.link = _ints(node_of), _ints(pair), _ints(link)
-        self.pair_count, self.link_count = len(pairs), len(links)
-        self.model = _ints(self.models.of(gpu.model) for gpu in self.gpus)
-        self.memory = _ints(gpu.model[1] for gpu in self.gpus)
-        self.vram = _ints(gpu.vram_free_mib for gpu in self.gpus)
-        self.is_healthy = _bools(gpu.is_healthy for gpu in self.gpus)
-        self.taken = _ints(gpu.taken for gpu in self.gpus)
-        self.mode = _ints(MODE_CODES[gpu.mode] if gpu.mode else IDLE for gpu in self.gpus)
-        self.tenant = _ints(
-            -1 if gpu.tenant is None else self.tenants.of(gpu.tenant) for gpu in self.gpus
+        self.columns = max((len(gpus) for gpus in self.gpus), default=0)
+        self.exists = self._table(lambda _: 1, missing=0).astype(np.bool_)
+        self.model = self._table(lambda gpu: self.models.of(gpu.model), missing=-1)
+        self.memory = self._table(lambda gpu: gpu.model[1], missing=0)
+        self.vram = self._table(lambda gpu: gpu.vram_free_mib, missing=0)
+        self.is_healthy = self._table(lambda gpu: int(gpu.is_healthy), missing=0).astype(np.bool_)
+        self.taken = self._table(lambda gpu: gpu.taken, missing=ALL_CELLS)
+        self.mode = self._table(
+            lambda gpu: MODE_CODES[gpu.mode] if gpu.mode else IDLE, missing=MODE_CODES["whole"]
         )
-        self.tile = _ints(gpu.tile for gpu in self.gpus)
-        self.tile_vram = _ints(gpu.tile_vram_mib for gpu in self.gpus)
+        self.tenant = self._table(
+            lambda gpu: NOBODY if gpu.tenant is None else self.tenants.of(gpu.tenant),
+            missing=NOBODY,
+        )
+        self.tile = self._table(lambda gpu: gpu.tile, missing=0)
+        self.tile_vram = self._table(lambda gpu: gpu.tile_vram_mib, missing=0)
+        self.link = self._links()
+        self.free = FREE_CELLS[self.taken] * (WHOLE // CELLS)
+        first = self.model[:, :1]
+        self.is_mixed = bool(((self.model != first) & self.exists).any())
+
+    def _table(self, value: Callable[[GpuState], int], *, missing: int) -> Ints:
+        """Return ``value`` of every GPU, nodes by columns."""
+        table = np.full((len(self.nodes), self.columns), missing, dtype=np.int64)
+        for row, gpus in enumerate(self.gpus):
+            table[row, : len(gpus)] = [value(gpu) for gpu in gpus]
+        return table
+
+    def _links(self) -> Ints:
+        """Number NVLink groups inside each node by (group, model): models never mix in one."""
+        links = np.full((len(self.nodes), self.columns), -1, dtype=np.int64)
+        for row, gpus in enumerate(self.gpus):
+            groups = Codes()
+            for column, gpu in enumerate(gpus):
+                group = ("alone", column) if gpu.nvlink_group is None else gpu.nvlink_group
+                links[row, column] = groups.of((group, gpu.model))
+        return links
+
+    def take(self, kind: Kind, row: int, columns: Sequence[int]) -> tuple[Cut, ...]:
+        """Give these cards of this node to a request of this kind, which fits there."""
+        cuts = tuple(self._cut(kind, row, column) for column in columns)
+        self.cpu[row] -= kind.cpu_milli
+        self.ram[row] -= kind.ram_mib
+        self.disk[row] -= kind.disk_mib
+        self.changed.append(row)
+        return cuts
+
+    def _cut(self, kind: Kind, row: int, column: int) -> Cut:
+        self.mode[row, column] = MODE_CODES[kind.mode]
+        if not kind.is_share:
+            vram = int(self.vram[row, column])
+            self.taken[row, column], self.free[row, column] = ALL_CELLS, 0
+            self.vram[row, column] = 0
+            return Cut(column, 0, vram)
+        start = start_of(kind, int(self.taken[row, column]))
+        if kind.width:
+            self.taken[row, column] |= ((1 << kind.width) - 1) << start
+        self.free[row, column] -= kind.milli
+        self.vram[row, column] -= kind.vram_mib
+        if kind.tenant is not None:
+            self.tenant[row, column] = self.tenants.of(kind.tenant)
+        self.tile[row, column], self.tile_vram[row, column] = kind.width, kind.vram_mib
+        return Cut(column, start, kind.vram_mib)
+
+    def give_back(self, kind: Kind, row: int, cuts: Sequence[Cut]) -> None:
+        """Take back what ``take`` gave."""
+        for cut in cuts:
+            at = row, cut.column
+            self.vram[at] += cut.vram_mib
+            if kind.is_share:
+                self.free[at] += kind.milli
+                if kind.width:
+                    self.taken[at] &= ~(((1 << kind.width) - 1) << cut.start)
+            else:
+                self.free[at], self.taken[at] = WHOLE, 0
+            if self.free[at] == WHOLE:
+                self.mode[at], self.tenant[at] = IDLE, NOBODY
+                self.tile[at], self.tile_vram[at] = 0, 0
+        self.cpu[row] += kind.cpu_milli
+        self.ram[row] += kind.ram_mib
+        self.disk[row] += kind.disk_mib
+        self.changed.append(row)
 
 
 def _ints(values: Iterable[int]) -> Ints:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from scheduler.core.inventory import ALL_CELLS, GpuState, Inventory, NodeState
+from scheduler.core.cells import ALL_CELLS
+from scheduler.core.inventory import GpuState, Inventory, NodeState
 from scheduler.core.placement import Ask
 from scheduler.core.shapes import Shape
 from scheduler.models import (

@@ -1,0 +1,126 @@
+"""
+Decisions: for every kind what each node is worth, looked at again only where a node has moved.
+Pure. Cost of a decision: O(nodes) comparisons and a rating of the nodes that changed since.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from scheduler.core.fits import FITS, Sieve
+from scheduler.core.inventory import IDLE, Bools, Ints, Inventory
+from scheduler.core.kinds import Kind
+from scheduler.core.policies import Policy
+from scheduler.core.sets import best_sets, columns_of
+
+REFUSED: Final = -(1 << 62)
+# A set inside one NVLink group goes before any other, then the card with the least memory; only
+# among those the policy chooses. Its ratings have 41 bits, memory in MiB has 20.
+TIER: Final = 1 << 41
+LINKED: Final = 1 << 20
+MOST_MEMORY: Final = LINKED - 1
+
+
+@dataclass(slots=True)
+class Sheet:
+    """What each node is worth to one kind: ``score``, and which card it would give (``column``)."""
+
+    sieve: Sieve
+    score: Ints
+    column: Ints
+    seen: int = 0  # entries of the inventory's log of changes
+    is_new: bool = field(default=True)
+
+
+class Board:
+    """Sheets of one inventory under one policy. Whoever writes the inventory uses its ``take``."""
+
+    def __init__(self, room: Inventory, policy: Policy) -> None:
+        self.room, self.policy = room, policy
+        self._sheets: dict[Kind, Sheet] = {}
+
+    def choose(self, kind: Kind) -> tuple[int, list[int]] | None:
+        """Return the row and the columns that a request of this kind should get, None for none."""
+        sheet = self._sheet(kind)
+        if not sheet.score.size:
+            return None
+        prices = self.policy.prices(kind)
+        worth = sheet.score if prices is None else sheet.score - prices
+        row = int(worth.argmax())
+        if sheet.score[row] == REFUSED:
+            return None
+        return row, self._columns(kind, sheet, row)
+
+    def count_reasons(self, kind: Kind) -> dict[str, int]:
+        """Return how many nodes each dimension refuses to this kind now."""
+        return self._sheet(kind).sieve.count_reasons()
+
+    def _columns(self, kind: Kind, sheet: Sheet, row: int) -> list[int]:
+        if not kind.count:
+            return []
+        if kind.is_share or kind.count == 1:
+            return [int(sheet.column[row])]
+        _, cards = sheet.sieve.look(np.array([row]))
+        return columns_of(self.room, row, cards[0], kind.count)
+
+    def _sheet(self, kind: Kind) -> Sheet:
+        if (sheet := self._sheets.get(kind)) is None:
+            nodes = len(self.room.nodes)
+            sheet = self._sheets[kind] = Sheet(
+                sieve=Sieve(kind, self.room),
+                score=np.full(nodes, REFUSED, dtype=np.int64),
+                column=np.zeros(nodes, dtype=np.int64),
+            )
+        if sheet.is_new:
+            self._rate(kind, sheet, np.arange(len(self.room.nodes)))
+        elif sheet.seen < len(self.room.changed):
+            self._rate(kind, sheet, _distinct(self.room.changed[sheet.seen :]))
+        sheet.is_new, sheet.seen = False, len(self.room.changed)
+        return sheet
+
+    def _rate(self, kind: Kind, sheet: Sheet, rows: Ints) -> None:
+        reason, cards = sheet.sieve.look(rows)
+        sheet.score[rows] = REFUSED
+        fitting = reason == FITS
+        rows, cards = rows[fitting], cards[fitting]
+        if not rows.size:
+            return
+        if not kind.count:
+            sheet.score[rows] = self.policy.rate_bare(kind, rows)
+        elif kind.is_share:
+            sheet.score[rows], sheet.column[rows] = self._rate_share(kind, rows, cards)
+        else:
+            sheet.score[rows], sheet.column[rows] = self._rate_whole(kind, rows, cards)
+        self.policy.note(kind, rows, sheet.column[rows])
+
+    def _rate_whole(self, kind: Kind, rows: Ints, cards: Bools) -> tuple[Ints, Ints]:
+        sets = best_sets(self.room, rows, cards, kind.count)
+        tier = sets.is_linked * LINKED + (MOST_MEMORY - self.room.memory[rows, sets.first])
+        return tier * TIER + self.policy.rate_whole(kind, rows, sets), sets.first
+
+    def _rate_share(self, kind: Kind, rows: Ints, cards: Bools) -> tuple[Ints, Ints]:
+        tier = MOST_MEMORY - self.room.memory[rows]
+        score = tier * TIER + self.policy.rate_share(kind, rows, cards)
+        score = np.where(cards, score, REFUSED)
+        best = score.max(axis=1)
+        tied = score == best[:, None]
+        columns = np.where(tied, fullness(self.room, rows), np.iinfo(np.int64).max).argmin(axis=1)
+        return best, columns
+
+
+def fullness(room: Inventory, rows: Ints) -> Ints:
+    """
+    Return how little a share should like each card, nodes by columns: already cut rather than
+    idle, the fullest, with the least memory left, with the most broken NVLink group.
+    """
+    is_idle = room.mode[rows] == IDLE
+    link = room.link[rows]
+    in_group = ((link[:, None, :] == link[:, :, None]) & is_idle[:, None, :]).sum(axis=2)
+    key: Ints = (is_idle << 36) + (room.free[rows] << 26) + (room.vram[rows] << 5) + in_group
+    return key
+
+
+def _distinct(rows: Sequence[int]) -> Ints:
+    return np.array(sorted(set(rows)), dtype=np.int64)
