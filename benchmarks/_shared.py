@@ -117,6 +117,18 @@ def server_facts() -> dict[str, Any]:
     return facts
 
 
+def spin_ms() -> float:
+    """
+    Return the milliseconds of CPU that a fixed piece of Python takes here and now. Shared machines
+    double it from one minute to the next: results compare only where it is alike.
+    """
+    began = time.thread_time()
+    words: dict[int, str] = {}
+    for number in range(300_000):
+        words[number % 1_000] = f"{number:x}".upper()
+    return 1_000 * (time.thread_time() - began)
+
+
 def cpu_seconds() -> tuple[float, float]:
     """
     Return CPU seconds used so far by this process and by its database backend (NaN when that

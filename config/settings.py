@@ -25,8 +25,8 @@ from config.logs import configure
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
-# Connections of a web process to PostgreSQL, and so the requests that it computes at once.
-WEB_CONNECTIONS = 12
+# Connections of a web process to PostgreSQL: rental/api/threads.py lets no more requests work.
+WEB_CONNECTIONS = 6
 
 
 def _database(url: str, *, pool: bool) -> dict[str, object]:

@@ -88,7 +88,7 @@ def _web(deployment: Deployment) -> list[Process]:
     """Return the processes that serve pages, all behind one socket: "web", "web-2"…"""
     names = [
         "web",
-        *(f"web-{number}" for number in range(2, env_int("WEB_PROCESSES", 2, minimum=1) + 1)),
+        *(f"web-{number}" for number in range(2, env_int("WEB_PROCESSES", 3, minimum=1) + 1)),
     ]
     return [_web_server(deployment, name, "web", deployment.web.fileno()) for name in names]
 

@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from django.test import override_settings
 from django.urls import path
 
+from rental.api import threads
 from rental.api.threads import MOST_AT_WORK, MOST_IDLE, KeptThreads
 
 held = threading.Event()
@@ -80,6 +81,18 @@ async def test_requests_at_once_have_threads_of_their_own_and_few_are_kept(app):
     held.set()
     assert [await finish(one) for one in waiting] == [200] * len(waiting)
     assert len(app._idle) == MOST_IDLE
+
+
+async def test_one_computes_at_a_time_until_it_is_slow(app, monkeypatch):
+    monkeypatch.setattr(threads, "PATIENCE", 600)
+    first = await begin(app, "/slow")
+    assert await asyncio.to_thread(begun.acquire, True, 10)
+
+    second = await begin(app, "/quick")
+
+    assert await second.receive_nothing(0.2)  # the first may still be computing
+    held.set()
+    assert [await finish(first), await finish(second)] == [200, 200]
 
 
 async def test_more_than_there_are_connections_wait_for_their_turn(app):
