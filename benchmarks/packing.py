@@ -16,15 +16,10 @@ from typing import Any
 
 from benchmarks import openb
 from benchmarks._shared import print_json, print_table
-from scheduler.core.board import Board
+from scheduler.core.boards import make_board, make_policy
 from scheduler.core.dice import Dice
 from scheduler.core.forecast import Forecast
 from scheduler.core.inventory import Inventory
-from scheduler.core.policies import Policy
-from scheduler.core.policies.best_fit import BestFit
-from scheduler.core.policies.fgd import Fgd
-from scheduler.core.policies.fgdx import FILLING_UP, Fgdx, Parameters
-from scheduler.core.policies.first_fit import FirstFit
 
 POINTS = (90, 95, 100, 130)
 PERCENT = 130
@@ -50,17 +45,6 @@ PUBLISHED = {
 }
 
 
-def make_policy(name: str, room: Inventory, forecast: Forecast, seed: int) -> Policy:
-    if name == "first_fit":
-        return FirstFit()
-    if name == "best_fit":
-        return BestFit(room)
-    if name == "fgd":
-        return Fgd(room, forecast)
-    chosen = {"fgdx": Parameters(), "fgdx_filling": FILLING_UP}[name]
-    return Fgdx(room, forecast, chosen)
-
-
 def run_once(folder: Path, workload: str, policy: str, seed: int) -> dict[str, Any]:
     pods = openb.read_pods(folder, workload)
     order = list(range(len(openb.read_nodes(folder))))
@@ -68,9 +52,8 @@ def run_once(folder: Path, workload: str, policy: str, seed: int) -> dict[str, A
     room = Inventory(openb.nodes_of(folder, order=order))
     capacity = int(room.free.sum())
     wanted = openb.arrivals(pods, capacity, percent=PERCENT, seed=seed)
-    board = Board(
-        room, make_policy(policy, room, Forecast.of(openb.counts_of(folder, workload)), seed)
-    )
+    forecast = Forecast.of(openb.counts_of(folder, workload))
+    board = make_board(room, make_policy(policy, room, forecast))
     asked, given, at = 0, 0, {}
     began = time.perf_counter()
     for kind in wanted:

@@ -32,14 +32,15 @@ FITS: Final = -1
 
 class Sieve:
     """
-    One kind against one inventory. ``cards``: the healthy cards of the right models.
+    One kind against one inventory. ``cards``: the healthy cards of the right models. ``fixed``:
+    what refuses each node whatever happens in this pass.
 
     What cannot change within a pass is looked at once; ``look`` asks the rest.
     """
 
     def __init__(self, kind: Kind, room: Inventory) -> None:
         self.kind, self._room = kind, room
-        self._fixed = np.full(len(room.nodes), FITS, dtype=np.int64)
+        self.fixed = np.full(len(room.nodes), FITS, dtype=np.int64)
         self._ask_nodes()
         self.cards: Bools = self._ask_cards()
 
@@ -49,7 +50,7 @@ class Sieve:
         of its cards could be given: nodes by columns, meaningless where the node is refused.
         """
         kind, room = self.kind, self._room
-        reason = self._fixed[rows]  # a copy
+        reason = self.fixed[rows]  # a copy
         cards: Bools = self.cards[rows]
         if kind.count:
             cards = cards & self._has_cells(rows)
@@ -71,13 +72,13 @@ class Sieve:
         kind, room = self.kind, self._room
         if kind.node is not None:
             home = np.arange(len(room.nodes)) == room.row_of_node.get(kind.node, -1)
-            _refuse(self._fixed, "residence", ~home)
+            _refuse(self.fixed, "residence", ~home)
         if kind.region is not None:
-            _refuse(self._fixed, "region", room.region != room.regions.find(kind.region))
+            _refuse(self.fixed, "region", room.region != room.regions.find(kind.region))
         if kind.zone is not None:
-            _refuse(self._fixed, "zone", room.zone != room.zones.find(kind.zone))
-        _refuse(self._fixed, "cordoned", room.is_cordoned)
-        _refuse(self._fixed, "silent", ~room.is_live)
+            _refuse(self.fixed, "zone", room.zone != room.zones.find(kind.zone))
+        _refuse(self.fixed, "cordoned", room.is_cordoned)
+        _refuse(self.fixed, "silent", ~room.is_live)
 
     def _ask_cards(self) -> Bools:
         kind, room = self.kind, self._room
@@ -86,13 +87,13 @@ class Sieve:
             return cards
         if kind.models:
             cards = cards & np.isin(room.model, [room.models.find(model) for model in kind.models])
-        _refuse(self._fixed, "model", cards.sum(axis=1) == 0)
+        _refuse(self.fixed, "model", cards.sum(axis=1) == 0)
         cards = cards & room.is_healthy
-        _refuse(self._fixed, "health", cards.sum(axis=1) == 0)
+        _refuse(self.fixed, "health", cards.sum(axis=1) == 0)
         if kind.mode == "mig":
-            _refuse(self._fixed, "mig", np.ones(len(room.nodes), dtype=np.bool_))
+            _refuse(self.fixed, "mig", np.ones(len(room.nodes), dtype=np.bool_))
         if kind.mode == "share_shared":
-            _refuse(self._fixed, "isolation", ~room.allows_strangers)
+            _refuse(self.fixed, "isolation", ~room.allows_strangers)
         return cards
 
     def _has_cells(self, rows: Ints) -> Bools:

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scheduler.core.fill import State, after_whole, state_of
+from scheduler.core.fill import State, after_shares, after_whole, state_of
 from scheduler.core.forecast import Forecast
-from scheduler.core.inventory import Ints, Inventory
+from scheduler.core.inventory import Bools, Ints, Inventory
 from scheduler.core.kinds import WHOLE, Kind
+from scheduler.core.needs import Needs
 
 if TYPE_CHECKING:
     from scheduler.core.policies.fgdx import Parameters
@@ -25,21 +26,11 @@ class Guard:
     def __init__(self, room: Inventory, forecast: Forecast, parameters: "Parameters") -> None:
         self._room, self._parameters = room, parameters
         self._classes = _classes(forecast)
-        self._count = np.array([one.count for one in self._classes], dtype=np.int64)
-        self._cpu = np.array([max(one.cpu_milli, 1) for one in self._classes], dtype=np.int64)
-        self._ram = np.array([max(one.ram_mib, 1) for one in self._classes], dtype=np.int64)
-        models = [{room.models.find(model) for model in one.models} for one in self._classes]
-        self._accepts = np.array(
-            [
-                [not some or code in some for code in range(len(room.models))] + [False]
-                for some in models
-            ],
-            dtype=np.bool_,
-        ).reshape(len(self._classes), len(room.models) + 1)
-        self._demand = [_demand(one, forecast) for one in self._classes]
-        self._total = max(forecast.total_milli, 1)
+        self.need = Needs(self._classes, room)
+        np.maximum(self.need.table[:, 2:], 1, out=self.need.table[:, 2:])  # divided by
+        self.demand = [_demand(one, forecast) for one in self._classes]
+        self.total = max(forecast.total_milli, 1)
         self._lost: dict[Kind, Ints] = {}
-        self._exempt: dict[Kind, Ints] = {}
         everywhere = np.arange(len(room.nodes))
         state = state_of(room, everywhere)
         self._slots = self._slots_of(state)
@@ -53,20 +44,23 @@ class Guard:
         if kind not in self._lost:
             shape = (len(self._classes), len(self._room.nodes))
             self._lost[kind] = np.zeros(shape, dtype=np.int64)
-            self._exempt[kind] = np.array([not _covers(kind, one) for one in self._classes])
         state = state_of(self._room, rows)
         if kind.is_share:
-            after = _after_shares(state, columns, kind)
+            after = after_shares(state, columns, kind)
         else:
             after = after_whole(state, columns, kind)
         self._lost[kind][:, rows] = self._slots_of(state) - self._slots_of(after)
 
+    def pays(self, kind: Kind) -> Bools:
+        """Return of which classes a request of this kind pays for the slots: not of its own."""
+        return np.array([not _covers(kind, one) for one in self._classes], dtype=np.bool_)
+
     def prices(self, kind: Kind) -> Ints | None:
         """Return what the slots that a request would break on each node are worth."""
-        if not self._classes:
+        if not self._classes or kind not in self._lost:  # none large, or it fits nowhere
             return None
         self._catch_up()
-        worth = self._worth() * self._exempt[kind]
+        worth = self._worth() * self.pays(kind)
         used = np.flatnonzero(worth)
         return worth[used] @ self._lost[kind][used] if used.size else None
 
@@ -75,15 +69,16 @@ class Guard:
         chosen = self._parameters
         idle, prices = int(self._idle.sum()), []
         slots = self._slots.sum(axis=1)
-        for one, demand, have in zip(self._classes, self._demand, slots.tolist(), strict=True):
+        for one, demand, have in zip(self._classes, self.demand, slots.tolist(), strict=True):
             # In thousandths of a slot.
-            need = idle * demand * (1_000 + chosen.guard_slack) // self._total
+            need = idle * demand * (1_000 + chosen.guard_slack) // self.total
             need += chosen.spare * 1_000
             if have <= -(-need // 1_000):
                 prices.append(HARD * one.count)
                 continue
-            soft = chosen.guard_weight * one.count * need * need
-            prices.append(soft // (chosen.step * have * have * 1_000_000))
+            ratio = need // have  # thousandths
+            soft = chosen.guard_weight * one.count * ratio * ratio
+            prices.append(soft // (chosen.step * 1_000_000))
         return np.array(prices, dtype=np.int64)
 
     def _catch_up(self) -> None:
@@ -98,18 +93,10 @@ class Guard:
     def _slots_of(self, state: State) -> Ints:
         """Return how many jobs of each class fit together, classes by nodes."""
         idle = state.usable == WHOLE
-        cards = (self._accepts[:, state.model] & idle).sum(axis=2)
-        slots = np.minimum(cards // self._count[:, None], state.cpu // self._cpu[:, None])
-        found: Ints = np.minimum(slots, state.ram // self._ram[:, None])
+        cards = (self.need.accepts[:, state.model] & idle).sum(axis=2)
+        slots = np.minimum(cards // self.need.count[:, None], state.cpu // self.need.cpu[:, None])
+        found: Ints = np.minimum(slots, state.ram // self.need.ram[:, None])
         return found
-
-
-def _after_shares(state: State, columns: Ints, kind: Kind) -> State:
-    """Return each node with a share cut from its own column."""
-    usable, stuck = state.usable.copy(), state.stuck.copy()
-    at = np.arange(len(columns)), columns
-    usable[at] = 0 if kind.width else usable[at] - kind.milli
-    return State(state.cpu - kind.cpu_milli, state.ram - kind.ram_mib, usable, state.model, stuck)
 
 
 def _classes(forecast: Forecast) -> list[Kind]:

@@ -100,6 +100,7 @@ class Inventory:
         self.row_of_node = {node.id: row for row, node in enumerate(self.nodes)}
         self.tenants, self.regions, self.zones, self.models = Codes(), Codes(), Codes(), Codes()
         self.changed: list[int] = []
+        self.stamp = np.zeros(len(self.nodes), dtype=np.int64)  # how often each row has moved
         self._fill_nodes()
         self._fill_gpus()
 
@@ -158,7 +159,7 @@ class Inventory:
         self.cpu[row] -= kind.cpu_milli
         self.ram[row] -= kind.ram_mib
         self.disk[row] -= kind.disk_mib
-        self.changed.append(row)
+        self._moved(row)
         return cuts
 
     def _cut(self, kind: Kind, row: int, column: int) -> Cut:
@@ -195,7 +196,11 @@ class Inventory:
         self.cpu[row] += kind.cpu_milli
         self.ram[row] += kind.ram_mib
         self.disk[row] += kind.disk_mib
+        self._moved(row)
+
+    def _moved(self, row: int) -> None:
         self.changed.append(row)
+        self.stamp[row] += 1
 
 
 def _ints(values: Iterable[int]) -> Ints:

@@ -13,81 +13,69 @@ from math import ceil, log
 
 import numpy as np
 
+from scheduler.core.alike import Known, first_alike, keys_of
 from scheduler.core.forecast import Forecast
 from scheduler.core.inventory import Bools, Ints, Inventory
 from scheduler.core.kinds import WHOLE, Kind
+from scheduler.core.needs import Needs
 from scheduler.core.policies import Plain
 from scheduler.core.sets import Sets
 
 TYPICAL = 95  # of a hundred requests; rarer kinds are not looked at
-ROWS_AT_ONCE = 256  # bounds the memory of one step
+NODES_AT_ONCE = 256  # bounds the memory of one step
 
 
 class Fgd(Plain):
     def __init__(self, room: Inventory, forecast: Forecast) -> None:
         self._room = room
         typical = forecast.typical(TYPICAL)
-        kinds = typical.kinds
-        self._weight = np.array(typical.weights, dtype=np.int64)
-        self._count = np.array([kind.count for kind in kinds])
-        self._milli = np.array([kind.milli if kind.count else 0 for kind in kinds])
-        self._cpu = np.array([kind.cpu_milli for kind in kinds])
-        self._ram = np.array([kind.ram_mib for kind in kinds])
-        models = [{room.models.find(model) for model in kind.models} for kind in kinds]
-        # [kind, model]; the last column is for places without a card, whose model is -1.
-        self._accepts = np.array(
-            [
-                [not some or code in some for code in range(len(room.models))] + [False]
-                for some in models
-            ]
-        )
-        self._steps = _steps(int(self._weight.sum()))
+        self.weight = np.array(typical.weights, dtype=np.int64)
+        self.need = Needs(typical.kinds, room)
+        self.steps = _steps(int(self.weight.sum()))
+        self._known = Known(self._fragments)
 
     def rate_bare(self, kind: Kind, rows: Ints) -> Ints:
-        free = self._room.free[rows]
-        return self._rate(kind, rows, free, free)
+        return self._rate(kind, rows, np.arange(len(rows)), self._room.free[rows])
 
     def rate_whole(self, kind: Kind, rows: Ints, sets: Sets) -> Ints:
-        before = self._room.free[rows]
-        model = self._room.model[rows]
+        before, model = self._room.free[rows], self._room.model[rows]
         same = model == model[np.arange(len(rows)), sets.first][:, None]
         idle = (before == WHOLE) & same
         after = np.where(idle & (idle.cumsum(axis=1) <= kind.count), 0, before)
-        return self._rate(kind, rows, before, after)
+        return self._rate(kind, rows, np.arange(len(rows)), after)
 
     def rate_share(self, kind: Kind, rows: Ints, cards: Bools) -> Ints:
-        before = self._room.free[rows]
-        rated = np.zeros_like(before)
-        for column in np.flatnonzero(cards.any(axis=0)):
-            at = np.flatnonzero(cards[:, column])
-            after = before[at].copy()
-            after[:, column] -= kind.milli
-            rated[at, column] = self._rate(kind, rows[at], before[at], after)
-        return rated
+        free, model = self._room.free[rows], self._room.model[rows]
+        first = first_alike(cards, free, model)
+        at, columns = np.nonzero(cards & (first == np.arange(cards.shape[1])))
+        after = free[at]
+        after[np.arange(len(at)), columns] -= kind.milli
+        rated = np.zeros(cards.shape, dtype=np.int64)
+        rated[at, columns] = self._rate(kind, rows, at, after)
+        return np.take_along_axis(rated, first, axis=1)
 
-    def _rate(self, kind: Kind, rows: Ints, before: Ints, after: Ints) -> Ints:
+    def _rate(self, kind: Kind, rows: Ints, at: Ints, free: Ints) -> Ints:
+        """Rate each of these nodes ``rows[at]`` for what would be ``free`` on it afterwards."""
         room = self._room
         cpu, ram, model = room.cpu[rows], room.ram[rows], room.model[rows]
-        rated = np.zeros(len(rows), dtype=np.int64)
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            gain = self._fragments(cpu[part], ram[part], before[part], model[part])
-            gain -= self._fragments(
-                cpu[part] - kind.cpu_milli, ram[part] - kind.ram_mib, after[part], model[part]
-            )
-            rated[part] = np.searchsorted(self._steps, gain, side="right")
-        return rated
+        before = keys_of(cpu, ram, room.free[rows], model)
+        after = keys_of(cpu[at] - kind.cpu_milli, ram[at] - kind.ram_mib, free, model[at])
+        wasted = self._known.of(np.concatenate((before, after)))
+        return np.searchsorted(self.steps, wasted[at] - wasted[len(rows) :], side="right")
 
-    def _fragments(self, cpu: Ints, ram: Ints, free: Ints, model: Ints) -> Ints:
+    def _fragments(self, keys: Ints) -> Ints:
+        parts = [keys[at : at + NODES_AT_ONCE] for at in range(0, len(keys), NODES_AT_ONCE)]
+        return np.concatenate([self._fragments_of_some(part) for part in parts])
+
+    def _fragments_of_some(self, keys: Ints) -> Ints:
         """Return the thousandths of each node that are fragments, weighted by kinds."""
-        usable = self._accepts[:, model] & (free >= self._milli[:, None, None])  # kind, node, card
-        fits = usable.sum(axis=2) >= self._count[:, None]
-        fits &= (
-            (cpu >= self._cpu[:, None]) & (ram >= self._ram[:, None]) & (self._count > 0)[:, None]
-        )
-        whole = free.sum(axis=1)
+        need = self.need
+        cpu, ram, free, model = keys[:, 0], keys[:, 1], keys[:, 2:] >> 8, (keys[:, 2:] & 255) - 1
+        usable = need.accepts[:, model] & (free >= need.milli[:, None, None])  # kind, node, card
+        fits = (usable.sum(axis=2) >= need.count[:, None]) & (need.count > 0)[:, None]
+        fits &= (cpu >= need.cpu[:, None]) & (ram >= need.ram[:, None])
         useful = np.where(fits, (usable * free).sum(axis=2), 0)
-        wasted: Ints = (self._weight[:, None] * (whole - useful)).sum(axis=0)
+        wasted: Ints = (self.weight[:, None] * (free.sum(axis=1) - useful)).sum(axis=0)
         return wasted
 
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core.fill import Fill, after_share, after_whole, state_of
+from scheduler.core.alike import first_alike
+from scheduler.core.fill import Fill, State, after_shares, after_whole, both, state_of
 from scheduler.core.forecast import Forecast
 from scheduler.core.guard import Guard
 from scheduler.core.inventory import Bools, Ints, Inventory
@@ -56,42 +57,45 @@ class Fgdx(Plain):
         self, room: Inventory, forecast: Forecast, parameters: Parameters = Parameters()
     ) -> None:
         self._room = room
-        self._step = parameters.step * parameters.sequences
-        self._fill = Fill(
+        self.parameters = parameters
+        self.step = parameters.step * parameters.sequences
+        self.fill = Fill(
             room,
             forecast,
             sequences=parameters.sequences,
             length=parameters.length,
             seed=parameters.seed,
         )
-        self._guard = Guard(room, forecast, parameters)
-        self._scarcity = Scarcity(room, forecast, parameters)
+        self.guard = Guard(room, forecast, parameters)
+        self.scarcity = Scarcity(room, forecast, parameters)
 
     def rate_bare(self, kind: Kind, rows: Ints) -> Ints:
         state = state_of(self._room, rows)
-        after = after_whole(state, rows * 0, kind)
-        return (self._fill.phi(state) - self._fill.phi(after)) // self._step
+        return self._gain(state, after_whole(state, rows * 0, kind))
 
     def rate_whole(self, kind: Kind, rows: Ints, sets: Sets) -> Ints:
         state = state_of(self._room, rows)
-        after = after_whole(state, sets.first, kind)
-        return (self._fill.phi(state) - self._fill.phi(after)) // self._step
+        return self._gain(state, after_whole(state, sets.first, kind))
 
     def rate_share(self, kind: Kind, rows: Ints, cards: Bools) -> Ints:
+        state = state_of(self._room, rows)
+        first = first_alike(cards, state.usable, state.model)
+        at, columns = np.nonzero(cards & (first == np.arange(cards.shape[1])))
+        phi = self.fill.phi(both(state, after_shares(state.rows(at), columns, kind)))
         rated = np.zeros(cards.shape, dtype=np.int64)
-        before = self._fill.phi(state_of(self._room, rows))
-        for column in np.flatnonzero(cards.any(axis=0)):
-            at = np.flatnonzero(cards[:, column])
-            after = after_share(state_of(self._room, rows[at]), int(column), kind)
-            rated[at, column] = (before[at] - self._fill.phi(after)) // self._step
-        return rated
+        rated[at, columns] = (phi[at] - phi[len(rows) :]) // self.step
+        return np.take_along_axis(rated, first, axis=1)
+
+    def _gain(self, before: State, after: State) -> Ints:
+        phi = self.fill.phi(both(before, after))
+        return (phi[: len(before.cpu)] - phi[len(before.cpu) :]) // self.step
 
     def note(self, kind: Kind, rows: Ints, columns: Ints) -> None:
-        self._guard.note(kind, rows, columns)
-        self._scarcity.note(kind, rows, columns)
+        self.guard.note(kind, rows, columns)
+        self.scarcity.note(kind, rows, columns)
 
     def prices(self, kind: Kind) -> Ints | None:
-        guard, scarcity = self._guard.prices(kind), self._scarcity.prices(kind)
+        guard, scarcity = self.guard.prices(kind), self.scarcity.prices(kind)
         if guard is None or scarcity is None:
             return scarcity if guard is None else guard
         return guard + scarcity
