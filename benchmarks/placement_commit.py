@@ -41,6 +41,8 @@ MIX = (
     + [("whole", 2, 10)] * 4
     + [("whole", 8, 10)] * 1
 )
+# What a request of the mix takes on average.
+CARDS_OF_ONE = sum(count * tenths for _, count, tenths in MIX) / 10 / len(MIX)
 
 Timed = dict[str, float]
 
@@ -310,7 +312,7 @@ def burst(
     make_requests(owners)
     result, spent = pass_once(on_placed)
     assert len(result.placed) == len(owners), (len(result.placed), len(owners))
-    assert not (result.stale or result.refused), "nobody else writes here"
+    assert (result.stale, result.refused) == (0, 0), "nobody else writes here"
     return {
         "requests": len(owners),
         "placements_per_s": round(len(owners) / spent["pass"]),
@@ -417,10 +419,9 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     owners = make_instances(max(options.requests, streamed) + options.gpus, of=TENANTS)
     seed_fleet(options.gpus)
     sold, owners = owners[: options.gpus], owners[options.gpus :]
-    make_requests(
-        sold[: int(options.gpus * SOLD / 0.53)]
-    )  # cards that one request of the mix takes
-    pass_once(cheap)
+    make_requests(sold[: int(options.gpus * SOLD / CARDS_OF_ONE)])
+    while pass_once(cheap)[0].placed:
+        pass  # one looks at some thousand requests
     fleet = Fleet()
     figures: dict[str, dict[str, Any]] = {"loading": loading(), "idle": idle(owners[:5_000])}
     requests = owners[: options.requests]
