@@ -89,6 +89,9 @@ class Board:
             return
         if not kind.count:
             sheet.score[rows] = self.policy.rate_bare(kind, rows)
+        elif kind.mode == "mig":
+            sheet.score[rows], sheet.column[rows] = self._rate_mig(kind, rows, cards)
+            return  # the same under every policy, which hears nothing of it and asks no price
         elif kind.is_share:
             sheet.score[rows], sheet.column[rows] = self._rate_share(kind, rows, cards)
         else:
@@ -109,6 +112,16 @@ class Board:
         columns = np.where(tied, fullness(self.room, rows), np.iinfo(np.int64).max).argmin(axis=1)
         return best, columns
 
+    def _rate_mig(self, kind: Kind, rows: Ints, cards: Bools) -> tuple[Ints, Ints]:
+        """The card on which the fewest memory slices stay free, one that is cut before an idle."""
+        room, choices = self.room, self.room.choices(kind)
+        at = room.states(rows)
+        left = (room.mode[rows] == IDLE) << 36
+        left += (choices.left[at] << 26) + idle_in_group(room, rows)
+        score = (MOST_MEMORY - choices.vram_mib[at]) * TIER - left
+        score = np.where(cards, score, REFUSED)
+        return score.max(axis=1), score.argmax(axis=1)
+
 
 def fullness(room: Inventory, rows: Ints) -> Ints:
     """
@@ -116,10 +129,15 @@ def fullness(room: Inventory, rows: Ints) -> Ints:
     idle, the fullest, with the least memory left, with the most broken NVLink group.
     """
     is_idle = room.mode[rows] == IDLE
-    link = room.link[rows]
-    in_group = ((link[:, None, :] == link[:, :, None]) & is_idle[:, None, :]).sum(axis=2)
-    key: Ints = (is_idle << 36) + (room.free[rows] << 26) + (room.vram[rows] << 5) + in_group
-    return key
+    key: Ints = (is_idle << 36) + (room.free[rows] << 26) + (room.vram[rows] << 5)
+    return key + idle_in_group(room, rows)
+
+
+def idle_in_group(room: Inventory, rows: Ints) -> Ints:
+    """Return how many idle cards the NVLink group of each card has, nodes by columns."""
+    is_idle, link = room.mode[rows] == IDLE, room.link[rows]
+    count: Ints = ((link[:, None, :] == link[:, :, None]) & is_idle[:, None, :]).sum(axis=2)
+    return count
 
 
 def _distinct(rows: Sequence[int]) -> Ints:

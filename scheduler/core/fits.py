@@ -19,7 +19,7 @@ DIMENSIONS: Final = (
     "silent",
     "model",
     "health",
-    "mig",
+    "mig",  # no card here can be cut so
     "isolation",  # strangers may not share a card here
     "gpu",
     "vram",
@@ -91,7 +91,8 @@ class Sieve:
         cards = cards & room.is_healthy
         _refuse(self.fixed, "health", cards.sum(axis=1) == 0)
         if kind.mode == "mig":
-            _refuse(self.fixed, "mig", np.ones(len(room.nodes), dtype=np.bool_))
+            cards = cards & (room.choices(kind).start[room.table, 0] >= 0)
+            _refuse(self.fixed, "mig", cards.sum(axis=1) == 0)
         if kind.mode == "share_shared":
             _refuse(self.fixed, "isolation", ~room.allows_strangers)
         return cards
@@ -101,6 +102,9 @@ class Sieve:
         kind, room = self.kind, self._room
         mode, free = room.mode[rows], room.free[rows]
         fits: Bools = mode == IDLE
+        if kind.mode == "mig":
+            fits |= mode == MODE_CODES["mig"]
+            fits &= room.choices(kind).start[room.states(rows)] >= 0
         if kind.is_share:
             is_open = mode == MODE_CODES[kind.mode]
             if kind.mode == "share_tenant":
@@ -115,9 +119,13 @@ class Sieve:
         return fits
 
     def _has_memory(self, rows: Ints) -> Bools:
+        kind, room = self.kind, self._room
+        need: Ints | int = kind.vram_mib
+        if kind.mode == "mig":
+            need = room.choices(kind).vram_mib[room.states(rows)]
         # A whole card by its model's nominal memory: what drivers report differs by a few MiB.
-        have = self._room.vram if self.kind.is_share else self._room.memory
-        fits: Bools = have[rows] >= self.kind.vram_mib
+        have = room.memory if kind.mode == "whole" else room.vram
+        fits: Bools = have[rows] >= need
         return fits
 
     def _lacking(self, cards: Bools, rows: Ints) -> Bools:

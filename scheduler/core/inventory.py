@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from scheduler.core.cells import ALL_CELLS, FREE_CELLS, start_of
 from scheduler.core.kinds import WHOLE, Kind
+from scheduler.core.mig import MASKS, Choices, Table, builtin_table
 from scheduler.core.shapes import CELLS, Mode
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -24,7 +25,9 @@ NOBODY: Final = -1
 class GpuState:
     """
     ``model``: name and nominal memory; ``vram_free_mib``: what is unsold. ``taken``: bit k is
-    cell k. ``mode``, ``tenant``, ``tile`` (cells), ``tile_vram_mib``: of what is sold on it.
+    cell k, in mode "mig" memory slice k. ``mode``, ``tenant``, ``tile`` (cells),
+    ``tile_vram_mib``: of what is sold on it. ``has_media``: the part with media extensions is.
+    ``mig_table``: what its agent reports; the built-in one of its model if nothing.
     """
 
     id: uuid.UUID
@@ -38,6 +41,16 @@ class GpuState:
     tenant: uuid.UUID | None = None
     tile: int = 0
     tile_vram_mib: int = 0
+    is_mig_capable: bool = False
+    mig_table: Table | None = None
+    has_media: bool = False
+
+    @property
+    def table(self) -> Table | None:
+        """How the card is cut for MIG, None if it cannot be."""
+        if not self.is_mig_capable:
+            return None
+        return self.mig_table or builtin_table(*self.model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +90,14 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What one placement took of one card: ``start``: its first cell (-1: without cells)."""
+    """
+    What one placement took of one card: ``width`` cells from ``start`` (-1: without cells); of
+    MIG, memory slices.
+    """
 
     column: int
     start: int
+    width: int
     vram_mib: int
 
 
@@ -90,8 +107,8 @@ class Inventory:
     has (``exists``). The order in which nodes were given changes nothing. Whoever decides writes
     into the arrays by ``take`` and ``give_back``; ``changed`` is the log of the rows that moved.
 
-    ``free``: thousandths of a card. ``link``: the NVLink group inside the node, one of its own
-    for a GPU without NVLink.
+    ``free``: thousandths of a card, none of one that is cut for MIG. ``link``: the NVLink group
+    inside the node, one of its own for a GPU without NVLink.
     """
 
     def __init__(self, nodes: Sequence[NodeState]) -> None:
@@ -99,6 +116,8 @@ class Inventory:
         self.gpus = [sorted(node.gpus, key=lambda gpu: (gpu.index, gpu.id)) for node in self.nodes]
         self.row_of_node = {node.id: row for row, node in enumerate(self.nodes)}
         self.tenants, self.regions, self.zones, self.models = Codes(), Codes(), Codes(), Codes()
+        self.tables: list[Table] = []  # of MIG
+        self._choices: dict[tuple[str, int], Choices] = {}
         self.changed: list[int] = []
         self.stamp = np.zeros(len(self.nodes), dtype=np.int64)  # how often each row has moved
         self._fill_nodes()
@@ -133,6 +152,9 @@ class Inventory:
         self.tile_vram = self._table(lambda gpu: gpu.tile_vram_mib, missing=0)
         self.link = self._links()
         self.free = FREE_CELLS[self.taken] * (WHOLE // CELLS)
+        self.free[self.mode == MODE_CODES["mig"]] = 0
+        self.has_media = self._table(lambda gpu: int(gpu.has_media), missing=0)
+        self.table = self._table(lambda gpu: self._code_of(gpu.table), missing=-1)
         first = self.model[:, :1]
         self.is_mixed = bool(((self.model != first) & self.exists).any())
 
@@ -153,6 +175,25 @@ class Inventory:
                 links[row, column] = groups.of((group, gpu.model))
         return links
 
+    def _code_of(self, table: Table | None) -> int:
+        """Return the table's index in ``tables``, -1 for a card that cannot be cut."""
+        if table is None:
+            return -1
+        if table not in self.tables:
+            self.tables.append(table)
+        return self.tables.index(table)
+
+    def choices(self, kind: Kind) -> Choices:
+        """Return what a MIG request of this kind gets on a card of each table in each state."""
+        wish = kind.profile, kind.vram_mib
+        if wish not in self._choices:
+            self._choices[wish] = Choices(self.tables, *wish)
+        return self._choices[wish]
+
+    def states(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return table and state of every card of these nodes: an index into ``Choices``."""
+        return self.table[rows], self.taken[rows] % MASKS + self.has_media[rows] * MASKS
+
     def take(self, kind: Kind, row: int, columns: Sequence[int]) -> tuple[Cut, ...]:
         """Give these cards of this node to a request of this kind, which fits there."""
         cuts = tuple(self._cut(kind, row, column) for column in columns)
@@ -164,11 +205,13 @@ class Inventory:
 
     def _cut(self, kind: Kind, row: int, column: int) -> Cut:
         self.mode[row, column] = MODE_CODES[kind.mode]
+        if kind.mode == "mig":
+            return self._cut_mig(kind, row, column)
         if not kind.is_share:
             vram = int(self.vram[row, column])
             self.taken[row, column], self.free[row, column] = ALL_CELLS, 0
             self.vram[row, column] = 0
-            return Cut(column, 0, vram)
+            return Cut(column, 0, CELLS, vram)
         start = start_of(kind, int(self.taken[row, column]))
         if kind.width:
             self.taken[row, column] |= ((1 << kind.width) - 1) << start
@@ -177,14 +220,33 @@ class Inventory:
         if kind.tenant is not None:
             self.tenant[row, column] = self.tenants.of(kind.tenant)
         self.tile[row, column], self.tile_vram[row, column] = kind.width, kind.vram_mib
-        return Cut(column, start, kind.vram_mib)
+        return Cut(column, start, kind.width, kind.vram_mib)
+
+    def _cut_mig(self, kind: Kind, row: int, column: int) -> Cut:
+        choices, at = self.choices(kind), (row, column)
+        chosen = self.table[at], self.taken[at] + self.has_media[at] * MASKS
+        cut = Cut(
+            column,
+            start=int(choices.start[chosen]),
+            width=int(choices.size[chosen]),
+            vram_mib=int(choices.vram_mib[chosen]),
+        )
+        self.taken[at] |= ((1 << cut.width) - 1) << cut.start
+        self.has_media[at] |= kind.is_media
+        self.free[at] = 0
+        self.vram[at] -= cut.vram_mib
+        return cut
 
     def give_back(self, kind: Kind, row: int, cuts: Sequence[Cut]) -> None:
         """Take back what ``take`` gave."""
         for cut in cuts:
             at = row, cut.column
             self.vram[at] += cut.vram_mib
-            if kind.is_share:
+            if kind.mode == "mig":
+                self.taken[at] &= ~(((1 << cut.width) - 1) << cut.start)
+                self.has_media[at] &= not kind.is_media
+                self.free[at] = 0 if self.taken[at] else WHOLE
+            elif kind.is_share:
                 self.free[at] += kind.milli
                 if kind.width:
                     self.taken[at] &= ~(((1 << kind.width) - 1) << cut.start)

@@ -14,6 +14,7 @@ class Kind:
     """
     ``count``: cards of one node, none for work without GPU. ``milli``: thousandths of each.
     ``width``: cells that a share needs in a row; 0 where thousandths alone count (public traces).
+    A MIG instance has neither: ``profile`` and ``vram_mib`` say what it needs, see mig.py.
     ``models``: acceptable (name, memory in MiB), any when empty; ``region``, ``zone``: any if None.
     ``node``: where its disks pin it. ``tenant``: only of shares that lie beside their own alone.
     CPU in thousandths of a core; memory and disk in MiB.
@@ -32,10 +33,15 @@ class Kind:
     zone: str | None = None
     node: uuid.UUID | None = None
     tenant: uuid.UUID | None = None
+    profile: str = ""
 
     @property
     def is_share(self) -> bool:
         return self.mode in ("share_tenant", "share_shared")
+
+    @property
+    def is_media(self) -> bool:
+        return "+me" in self.profile
 
     @property
     def total_milli(self) -> int:

@@ -1,5 +1,5 @@
 """
-One pass of placement over whole GPUs and tenths. Pure.
+One pass of placement over whole GPUs, tenths and MIG instances. Pure.
 
 Equal inputs give equal plans, in whatever order the inventory was read.
 
@@ -43,12 +43,12 @@ class Ask:
     @property
     def kind(self) -> Kind:
         shape = self.shape
-        is_share = shape.mode in ("share_tenant", "share_shared")
+        tenths = {"whole": CELLS, "mig": 0}.get(shape.mode, shape.tenths)
         return Kind(
             mode=shape.mode,
             count=shape.count,
-            milli=shape.tenths * WHOLE // CELLS if is_share else WHOLE,
-            width=shape.tenths if is_share else CELLS,
+            milli=tenths * WHOLE // CELLS,
+            width=tenths,
             models=shape.gpu_models,
             vram_mib=shape.vram_mib,
             cpu_milli=shape.cpu_milli,
@@ -59,12 +59,16 @@ class Ask:
             node=self.node,
             # A card of one tenant is open to that tenant alone; all else is blind to tenants.
             tenant=self.tenant if shape.mode == "share_tenant" else None,
+            profile=shape.profile,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Cells [from_cell, until_cell) of one GPU, with ``vram_mib`` of its memory."""
+    """
+    Cells [from_cell, until_cell) of one GPU, with ``vram_mib`` of its memory; of a MIG instance
+    memory slices.
+    """
 
     gpu: uuid.UUID
     from_cell: int
@@ -125,7 +129,7 @@ def _place(ask: Ask, kind: Kind, board: Board) -> Place | None:
         Part(
             gpu=room.gpus[row][cut.column].id,
             from_cell=cut.start,
-            until_cell=cut.start + kind.width,
+            until_cell=cut.start + cut.width,
             vram_mib=cut.vram_mib,
         )
         for cut in room.take(kind, row, columns)
