@@ -116,6 +116,7 @@ SHAPE_COLUMNS: Final = (
     "count",
     "tenths",
     "vram_mib",
+    "profile",
     "cpu_milli",
     "ram_mib",
     "disk_mib",

@@ -112,6 +112,7 @@ def shape_of(offer: Offer) -> Shape:
         cpu_milli=offer.cpu_milli,
         ram_mib=offer.ram_mib,
         disk_mib=offer.disk_mib,
+        profile=offer.mig_profile if mode == "mig" else "",
     )
 
 

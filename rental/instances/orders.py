@@ -116,6 +116,7 @@ def stored_shape(shape: Shape) -> dict[str, Any]:
         "cpu_milli": shape.cpu_milli,
         "ram_mib": shape.ram_mib,
         "disk_mib": shape.disk_mib,
+        "profile": shape.profile,
     }
 
 

@@ -25,7 +25,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 MOST_SLICES: Final = 8
 MASKS: Final = 1 << MOST_SLICES  # states of a card: bit k is memory slice k
 HIGH_FIRST: Final = (1, 3)  # compute slices
-NAME: Final = re.compile(r"[1-9]g\.[1-9]\d*gb([+-][a-z.]+)?")
+NAME: Final = re.compile(r"[1-9]g\.[1-9]\d{0,3}gb([+-][a-z.]{1,8})?")
 
 
 @dataclass(frozen=True, slots=True)

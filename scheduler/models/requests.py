@@ -41,7 +41,8 @@ class Request(models.Model):
     One instance that waits for a place, or has become an allocation.
 
     The shape says what one node must give: ``count`` whole GPUs, or ``tenths`` of one with
-    ``vram_mib``; and CPU, RAM and disk. ``gpu_models``: pairs "name|MiB", any model when empty.
+    ``vram_mib``, or a MIG instance of this ``profile`` (of any with ``vram_mib`` when empty); and
+    CPU, RAM and disk. ``gpu_models``: pairs "name|MiB", any model when empty.
     ``reasons``: nodes per dimension that refused it in the last pass, e.g. {"vram": 12}.
     """
 
@@ -63,6 +64,9 @@ class Request(models.Model):
     count = models.PositiveSmallIntegerField(_("GPUs"))
     tenths = models.PositiveSmallIntegerField(_("tenths of a GPU"))
     vram_mib = models.PositiveIntegerField(_("GPU memory, MiB"))
+    profile = models.CharField(
+        _("MIG profile"), max_length=20, blank=True, default="", db_default=""
+    )
     cpu_milli = models.PositiveIntegerField(_("CPU, milli"))
     ram_mib = models.PositiveIntegerField(_("RAM, MiB"))
     disk_mib = models.PositiveIntegerField(_("disk, MiB"))
@@ -104,6 +108,10 @@ class Request(models.Model):
             models.CheckConstraint(condition=Q(count__gte=1), name="request_has_a_gpu"),
             models.CheckConstraint(
                 condition=Q(tenths__gte=1, tenths__lte=10), name="request_is_a_part_of_ten"
+            ),
+            models.CheckConstraint(
+                condition=Q(mode=RequestMode.MIG) | Q(profile=""),
+                name="request_of_a_profile_is_for_mig",
             ),
             models.CheckConstraint(condition=Q(group_size__gte=1), name="request_group_has_one"),
             models.CheckConstraint(

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from django.db.models import Case, OuterRef, Subquery, Value, When
+
 from scheduler.core.cells import ALL_CELLS
 from scheduler.core.inventory import GpuState, Inventory, NodeState
 from scheduler.core.placement import Ask
@@ -19,10 +21,21 @@ from scheduler.models import (
     Request,
     Residence,
     Slice,
+    SliceMode,
 )
 
 # Waiting requests that one pass looks at; more wait for the next.
 MOST = 5_000
+# Two MIG profiles can take the same memory slices; the request tells them apart.
+PROFILE = Case(
+    When(
+        mode=SliceMode.MIG,
+        then=Subquery(
+            Request.objects.filter(allocations=OuterRef("allocation")).values("profile")[:1]
+        ),
+    ),
+    default=Value(""),
+)
 
 
 def load_inventory() -> Inventory:
@@ -61,7 +74,7 @@ def load_capacity() -> tuple[Inventory, Inventory]:
 
 def _sold_by_gpu() -> defaultdict[uuid.UUID, list[Slice]]:
     sold: defaultdict[uuid.UUID, list[Slice]] = defaultdict(list)
-    for part in Slice.objects.filter(released_at=None):
+    for part in Slice.objects.filter(released_at=None).annotate(profile=PROFILE):
         sold[part.gpu_id].append(part)
     return sold
 
@@ -112,6 +125,8 @@ def _gpu_state(gpu: Gpu, sold: list[Slice]) -> GpuState:
         tenant=first.tenant_id if first else None,
         tile=taken.bit_count() // len(sold) if sold else 0,
         tile_vram_mib=first.vram_mib if first else 0,
+        is_mig_capable=gpu.mig_capable,
+        has_media=any("+me" in part.profile for part in sold),  # type: ignore[attr-defined]
     )
 
 
@@ -161,4 +176,5 @@ def shape_of(request: Request) -> Shape:
         cpu_milli=request.cpu_milli,
         ram_mib=request.ram_mib,
         disk_mib=request.disk_mib,
+        profile=request.profile,
     )

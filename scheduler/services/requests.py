@@ -51,6 +51,7 @@ def open_request(
         count=shape.count,
         tenths=shape.tenths if shape.mode in ("share_tenant", "share_shared") else CELLS,
         vram_mib=shape.vram_mib,
+        profile=shape.profile,
         cpu_milli=shape.cpu_milli,
         ram_mib=shape.ram_mib,
         disk_mib=shape.disk_mib,
