@@ -21,6 +21,7 @@ REFUSED: Final = -(1 << 62)
 TIER: Final = 1 << 41
 LINKED: Final = 1 << 20
 MOST_MEMORY: Final = LINKED - 1
+FREE_BITS: Final = 1 << 20  # room for the free thousandths of a node
 
 
 @dataclass(slots=True)
@@ -52,6 +53,20 @@ class Board:
         if sheet.score[row] == REFUSED:
             return None
         return row, self._columns(kind, sheet, row)
+
+    def emptiest(self, kind: Kind) -> int | None:
+        """
+        Return the node that has most of what a request of this kind needs, of those that nothing
+        but time keeps from it: idle cards of its models, then free thousandths. None for none.
+        """
+        sieve = Sieve(kind, self.room)
+        rows = np.flatnonzero((sieve.fixed == FITS) & (sieve.cards.sum(axis=1) >= kind.count))
+        if not rows.size:
+            return None
+        cards = sieve.cards[rows]
+        idle = (cards & (self.room.mode[rows] == IDLE)).sum(axis=1)
+        free = (cards * self.room.free[rows]).sum(axis=1)
+        return int(rows[(idle * FREE_BITS + free).argmax()])
 
     def count_reasons(self, kind: Kind) -> dict[str, int]:
         """Return how many nodes each dimension refuses to this kind now."""

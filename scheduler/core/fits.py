@@ -21,6 +21,7 @@ DIMENSIONS: Final = (
     "health",
     "mig",  # no card here can be cut so
     "isolation",  # strangers may not share a card here
+    "held",  # kept for a large request that has waited long (queue.py)
     "gpu",
     "vram",
     "cpu",
@@ -51,6 +52,7 @@ class Sieve:
         """
         kind, room = self.kind, self._room
         reason = self.fixed[rows]  # a copy
+        _refuse(reason, "held", room.is_held[rows])
         cards: Bools = self.cards[rows]
         if kind.count:
             cards = cards & self._has_cells(rows)

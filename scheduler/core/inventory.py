@@ -132,6 +132,7 @@ class Inventory:
         self.is_cordoned = _bools(node.is_cordoned for node in self.nodes)
         self.is_live = _bools(node.is_live for node in self.nodes)
         self.allows_strangers = _bools(node.allows_strangers for node in self.nodes)
+        self.is_held = np.zeros(len(self.nodes), dtype=np.bool_)
 
     def _fill_gpus(self) -> None:
         self.columns = max((len(gpus) for gpus in self.gpus), default=0)
@@ -258,6 +259,11 @@ class Inventory:
         self.cpu[row] += kind.cpu_milli
         self.ram[row] += kind.ram_mib
         self.disk[row] += kind.disk_mib
+        self._moved(row)
+
+    def hold(self, row: int) -> None:
+        """Give nothing more of this node to anybody in this pass."""
+        self.is_held[row] = True
         self._moved(row)
 
     def _moved(self, row: int) -> None:

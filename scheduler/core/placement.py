@@ -7,21 +7,36 @@ Source: docs/adr/0003-agent-protocol-and-liveness.md has what is placed on a sil
 """
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from scheduler.core.board import Board
+from scheduler.core.boards import Way, make_board, make_policy
 from scheduler.core.fits import DIMENSIONS, FITS, Sieve
+from scheduler.core.forecast import Forecast
 from scheduler.core.inventory import Inventory
 from scheduler.core.kinds import WHOLE, Kind
-from scheduler.core.policies import Policy
 from scheduler.core.policies.best_fit import BestFit
+from scheduler.core.queue import Line, Use, may_hold
 from scheduler.core.shapes import CELLS, Shape
 
-__all__ = ["DIMENSIONS", "Ask", "Decision", "Part", "Place", "Wait", "count_places", "plan"]
+__all__ = [
+    "DIMENSIONS",
+    "Ask",
+    "Decision",
+    "Part",
+    "Place",
+    "Rules",
+    "Wait",
+    "count_places",
+    "plan",
+]
+
+DEFAULT_POLICY: Final = "best_fit"
+MANY_NODES: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +44,7 @@ class Ask:
     """
     One request as a pass sees it. ``node``: where its disks pin it. ``disk_mib``: what it needs on
     top, 0 once its disks exist. ``is_releasing``: its last allocation still holds its place.
+    ``waited_s``: since when it was asked for.
     """
 
     id: uuid.UUID
@@ -39,6 +55,8 @@ class Ask:
     node: uuid.UUID | None = None
     disk_mib: int = 0
     is_releasing: bool = False
+    market: str = "on_demand"
+    waited_s: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -94,29 +112,85 @@ class Wait:
 Decision: TypeAlias = Place | Wait
 
 
-def plan(asks: Sequence[Ask], inventory: Inventory, policy: Policy | None = None) -> list[Decision]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
     """
-    Decide one pass, first come first served: one decision an ask, in the same order. What cannot
-    be placed holds up nobody behind it. Writes what it gives away into ``inventory``.
+    How a pass decides. ``policies``: by region, best fit where none is named. ``forecast``: what
+    is expected. ``held``, ``total``: what tenants have and what there is; ``weights``: see Line.
+    """
 
-    ``policy``: best fit if none. Equal asks that were refused once are not looked at again: within
-    a pass room only shrinks.
+    policies: Mapping[str, str] = field(default_factory=dict)
+    forecast: Forecast = Forecast((), ())
+    held: Mapping[uuid.UUID, Use] = field(default_factory=dict)
+    total: Use = Use()
+    weights: Mapping[uuid.UUID, int] = field(default_factory=dict)
+
+
+def plan(asks: Sequence[Ask], inventory: Inventory, rules: Rules = Rules()) -> list[Decision]:
     """
-    board = Board(inventory, policy or BestFit(inventory))
-    refused: dict[Kind, dict[str, int]] = {}
-    decisions: list[Decision] = []
-    for ask in asks:
+    Decide one pass: one decision an ask, in the same order. What cannot be placed holds up nobody
+    behind it, but for the large who have waited long. Writes what it gives away into ``inventory``.
+
+    ``asks``: first come first; whose turn it is, Line says. Equal asks that were refused once are
+    not looked at again: within a pass room only shrinks.
+    """
+    return _Pass(asks, inventory, rules).decide()
+
+
+class _Pass:
+    def __init__(self, asks: Sequence[Ask], inventory: Inventory, rules: Rules) -> None:
+        self._asks, self._room, self._rules = asks, inventory, rules
+        self._boards: dict[str, Board] = {}
+        self._refused: dict[Kind, dict[str, int]] = {}
+        self._decisions: dict[uuid.UUID, Decision] = {}
+
+    def decide(self) -> list[Decision]:
+        self._let_hold()
+        waiting = [ask for ask in self._asks if ask.id not in self._decisions]
+        rules = self._rules
+        line = Line(waiting, held=rules.held, total=rules.total, weights=rules.weights)
+        for index in line:
+            if isinstance(self._ask(waiting[index]), Place):
+                line.placed(waiting[index])
+        return [self._decisions[ask.id] for ask in self._asks]
+
+    def _let_hold(self) -> None:
+        """Let in each region the oldest that may hold a node choose first, and keep one for it."""
+        heads: dict[str, Ask] = {}
+        for ask in self._asks:
+            if ask.region not in heads and not ask.is_releasing and may_hold(ask):
+                heads[ask.region] = ask
+        for ask in heads.values():
+            if isinstance(self._ask(ask), Wait):
+                row = self._board(ask).emptiest(ask.kind)
+                if row is not None:
+                    self._room.hold(row)
+
+    def _ask(self, ask: Ask) -> Decision:
+        decision = self._decisions[ask.id] = self._decide(ask)
+        return decision
+
+    def _decide(self, ask: Ask) -> Decision:
         if ask.is_releasing:
-            decisions.append(Wait(ask=ask.id, reasons={"releasing": 1}))
-            continue
-        kind = ask.kind
-        if kind not in refused:
+            return Wait(ask=ask.id, reasons={"releasing": 1})
+        kind, board = ask.kind, self._board(ask)
+        if kind not in self._refused:
             if (place := _place(ask, kind, board)) is not None:
-                decisions.append(place)
-                continue
-            refused[kind] = board.count_reasons(kind)
-        decisions.append(Wait(ask=ask.id, reasons=dict(refused[kind])))
-    return decisions
+                return place
+            self._refused[kind] = board.count_reasons(kind)
+        return Wait(ask=ask.id, reasons=dict(self._refused[kind]))
+
+    def _board(self, ask: Ask) -> Board:
+        name = self._rules.policies.get(ask.region, DEFAULT_POLICY)
+        if name not in self._boards:
+            policy = make_policy(name, self._room, self._rules.forecast)
+            self._boards[name] = make_board(self._room, policy, way=_way(self._room))
+        return self._boards[name]
+
+
+def _way(room: Inventory) -> Way:
+    """Compiling is loaded for a second, which small fleets do not give back."""
+    return "best" if len(room.nodes) >= MANY_NODES else "numpy"
 
 
 def _place(ask: Ask, kind: Kind, board: Board) -> Place | None:

@@ -20,11 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from scheduler.core.kinds import Kind
+from scheduler.core.kinds import WHOLE, Kind
 
 AGE_STEP: Final = 300  # s
 OLDEST: Final = 6  # steps; who waits longer is not preferred any more
 CLASSES: Final = ("on_demand", "spot")
+HOLD_AFTER, HOLD_FOR = 1_800, 900  # s
 MILLIONTHS: Final = 1_000_000
 
 
@@ -73,6 +74,19 @@ class Waiting(Protocol):
 
 
 W = TypeVar("W", bound=Waiting)
+
+
+def may_hold(one: Waiting) -> bool:
+    """
+    Return whether a node is kept free for this request now, if it fits nowhere: a whole card or
+    more, on demand, that has waited half an hour; for a quarter of an hour at a time, then again
+    after 1, 2, 4, 8 … hours. So small requests cannot starve a large one for ever, and one that
+    nobody makes room for does not keep a room empty.
+    """
+    if one.market != "on_demand" or one.kind.total_milli < WHOLE or one.waited_s < HOLD_AFTER:
+        return False
+    began = HOLD_AFTER << ((one.waited_s // HOLD_AFTER).bit_length() - 1)
+    return one.waited_s - began < HOLD_FOR
 
 
 class Line:

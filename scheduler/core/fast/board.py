@@ -40,6 +40,7 @@ class Room(NamedTuple):
     model: Ints
     link: Ints
     is_healthy: Bools
+    is_held: Bools
     stamp: Ints
     is_mixed: bool
 

@@ -15,7 +15,7 @@ FIRST_FIT, BEST_FIT, FGD, FGDX = 0, 1, 2, 3
 @njit(cache=True)
 def open_cards(n, kind, room, sieve, out):
     """Mark in ``out`` the cards of node n that could be given; return whether the node fits."""
-    if sieve.fixed[n] >= 0:
+    if sieve.fixed[n] >= 0 or room.is_held[n]:
         return False
     if room.cpu[n] < kind.cpu or room.ram[n] < kind.ram or room.disk[n] < kind.disk:
         return False

@@ -36,6 +36,11 @@ WAITS: dict[str, object] = {
         "%(n)d nodes allow no sharing with strangers",
         "n",
     ),
+    "held": ngettext_lazy(
+        "%(n)d node is kept for a larger request that has waited longer",
+        "%(n)d nodes are kept for larger requests that have waited longer",
+        "n",
+    ),
     "gpu": ngettext_lazy("%(n)d node has no free GPU", "%(n)d nodes have no free GPU", "n"),
     "vram": ngettext_lazy("%(n)d node lacks GPU memory", "%(n)d nodes lack GPU memory", "n"),
     "cpu": ngettext_lazy("%(n)d node lacks CPU", "%(n)d nodes lack CPU", "n"),
