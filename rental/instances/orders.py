@@ -107,7 +107,7 @@ def clean_name(name: str) -> str:
 
 def stored_shape(shape: Shape) -> dict[str, Any]:
     """Return the shape as it is kept with an instance; ``shape_of`` reads it back."""
-    return {
+    stored = {
         "gpu_models": [list(pair) for pair in shape.gpu_models],
         "mode": shape.mode,
         "count": shape.count,
@@ -116,8 +116,9 @@ def stored_shape(shape: Shape) -> dict[str, Any]:
         "cpu_milli": shape.cpu_milli,
         "ram_mib": shape.ram_mib,
         "disk_mib": shape.disk_mib,
-        "profile": shape.profile,
     }
+    # Only where there is one: code from before profiles reads the others during an upgrade.
+    return stored | {"profile": shape.profile} if shape.profile else stored
 
 
 def shape_of(stored: dict[str, Any]) -> Shape:

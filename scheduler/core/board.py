@@ -128,12 +128,12 @@ class Board:
         return best, columns
 
     def _rate_mig(self, kind: Kind, rows: Ints, cards: Bools) -> tuple[Ints, Ints]:
-        """The card on which the fewest memory slices stay free, one that is cut before an idle."""
+        """The part with the least memory, on a card that is cut before an idle one; see mig.py."""
         room, choices = self.room, self.room.choices(kind)
         at = room.states(rows)
-        left = (room.mode[rows] == IDLE) << 36
-        left += (choices.left[at] << 26) + idle_in_group(room, rows)
-        score = (MOST_MEMORY - choices.vram_mib[at]) * TIER - left
+        cost = (room.mode[rows] == IDLE) << 36
+        cost += (choices.cost[at] << 26) + idle_in_group(room, rows)
+        score = (MOST_MEMORY - choices.vram_mib[at]) * TIER - cost
         score = np.where(cards, score, REFUSED)
         return score.max(axis=1), score.argmax(axis=1)
 

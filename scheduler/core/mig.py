@@ -4,7 +4,13 @@ MIG: into which parts a card can be cut, where each may lie, and where we put it
 A part is [start, start + size) in memory slices: a card with seven compute slices has eight, an
 A30 four. The vendor says where a part may begin; of the starts that are free, parts of one and of
 three compute slices take the highest and all others the lowest, because those of two, four and
-seven can only begin low.
+seven can only begin low. Of the cards it is the one where the least is spoiled:
+
+    cost = memory slices that stay free on it + compute slices that nobody can be given any more,
+           beside those that the part itself has
+
+The first term fills cards up, the second keeps halves and whole cards together. It is the same for
+every mix of requests, and under every policy.
 
 Source: NVIDIA MIG user guide and ``nvidia-smi mig -lgip`` and ``-lgipp``; order of starts and
 choice of cards: benchmarks/mig.py. The starts on H200 and B200 are those of the H100, which has
@@ -14,7 +20,7 @@ the same fractions and counts. What an agent reports of its card goes before the
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -76,38 +82,55 @@ def fits(profile: Profile) -> tuple[int, ...]:
     )
 
 
+@cache
+def room_left(table: Table) -> tuple[int, ...]:
+    """Return for each of the 256 masks how many compute slices can still be given, at most."""
+    most = [0] * MASKS
+    for mask in reversed(range(MASKS)):  # a part makes the mask larger
+        for one in table.profiles:
+            for start in one.starts:
+                part = ((1 << one.size) - 1) << start
+                if not mask & part:
+                    most[mask] = max(most[mask], one.compute + most[mask | part])
+    return tuple(most)
+
+
 class Choices:
     """
     What a request gets on a card of each table in each state: arrays of tables by states, the last
     row for cards that cannot be cut. A state is the mask, plus MASKS once the one part with media
     extensions is taken.
 
-    ``start``: -1 where nothing fits. ``size``, ``vram_mib``: of the part. ``left``: memory slices
-    that stay free.
+    ``start``: -1 where nothing fits. ``size``, ``vram_mib``: of the part. ``cost``: see above.
     """
 
     def __init__(self, tables: Iterable[Table], profile: str, vram_mib: int) -> None:
         chosen = [_choose(table, profile, vram_mib) for table in tables]
         nothing = np.full((4, 2 * MASKS), -1, dtype=np.int64)
         rows: Ints = np.stack([*chosen, nothing], axis=1)
-        self.start, self.size, self.vram_mib, self.left = rows
+        self.start, self.size, self.vram_mib, self.cost = rows
 
 
+@lru_cache(maxsize=1_024)
 def _choose(table: Table, profile: str, vram_mib: int) -> Ints:
-    """Return start, size, memory and slices left, each by state."""
-    states = np.arange(2 * MASKS)
-    mask = states % MASKS
-    free = table.slices - np.bitwise_count(mask).astype(np.int64)
+    """Return start, size, memory and cost, each by state."""
     chosen = np.full((4, 2 * MASKS), -1, dtype=np.int64)
-    for one in reversed(table.wanted(profile, vram_mib)):  # the best writes last
-        start = np.array(fits(one), dtype=np.int64)[mask]
-        can = (start >= 0) & ~(one.is_media & (states >= MASKS))
-        values = start, np.full_like(start, one.size), np.full_like(start, one.vram_mib)
-        for row, value in zip(chosen, (*values, free - one.size), strict=True):
-            row[can] = value[can]
+    wanted, most = table.wanted(profile, vram_mib), room_left(table)
+    for state in range(2 * MASKS):
+        mask, media_is_taken = state % MASKS, state >= MASKS
+        for one in wanted:
+            start = fits(one)[mask]
+            if start < 0 or (one.is_media and media_is_taken):
+                continue
+            after = mask | ((1 << one.size) - 1) << start
+            spoiled = most[mask] - most[after] - one.compute
+            cost = table.slices - after.bit_count() + spoiled
+            chosen[:, state] = start, one.size, one.vram_mib, cost
+            break
     return chosen
 
 
+@cache
 def builtin_table(name: str, memory_mib: int) -> Table | None:
     """Return how a GPU model is cut, None if nothing is known of it."""
     words = name.replace("-", " ").split()
