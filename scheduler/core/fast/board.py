@@ -164,6 +164,8 @@ class FastBoard(Board):
         self._counted = -1
 
     def choose(self, kind: Kind) -> tuple[int, list[int]] | None:
+        if kind.mode == "mig":
+            return super().choose(kind)
         known = self._kinds.get(kind) or self._meet(kind)
         if kind.tenant is not None:  # may have got his number since
             known.wish = known.wish._replace(tenant=self.room.tenants.find(kind.tenant))
