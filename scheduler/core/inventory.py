@@ -25,9 +25,10 @@ NOBODY: Final = -1
 class GpuState:
     """
     ``model``: name and nominal memory; ``vram_free_mib``: what is unsold. ``taken``: bit k is
-    cell k, in mode "mig" memory slice k. ``mode``, ``tenant``, ``tile`` (cells),
-    ``tile_vram_mib``: of what is sold on it. ``has_media``: the part with media extensions is.
-    ``mig_table``: what its agent reports; the built-in one of its model if nothing.
+    cell k, in mode "mig" memory slice k. ``mode``, ``tenant``: of what is sold on it; ``tile``
+    (cells), ``tile_vram_mib``: of strangers' tiles, read for them alone. ``has_media``: the part
+    with media extensions is sold. ``mig_table``: what its agent reports; the built-in one of its
+    model if nothing.
     """
 
     id: uuid.UUID
@@ -149,8 +150,9 @@ class Inventory:
             lambda gpu: NOBODY if gpu.tenant is None else self.tenants.of(gpu.tenant),
             missing=NOBODY,
         )
-        self.tile = self._table(lambda gpu: gpu.tile, missing=0)
-        self.tile_vram = self._table(lambda gpu: gpu.tile_vram_mib, missing=0)
+        strangers = self.mode == MODE_CODES["share_shared"]
+        self.tile = self._table(lambda gpu: gpu.tile, missing=0) * strangers
+        self.tile_vram = self._table(lambda gpu: gpu.tile_vram_mib, missing=0) * strangers
         self.link = self._links()
         self.free = FREE_CELLS[self.taken] * (WHOLE // CELLS)
         self.free[self.mode == MODE_CODES["mig"]] = 0
@@ -220,7 +222,8 @@ class Inventory:
         self.vram[row, column] -= kind.vram_mib
         if kind.tenant is not None:
             self.tenant[row, column] = self.tenants.of(kind.tenant)
-        self.tile[row, column], self.tile_vram[row, column] = kind.width, kind.vram_mib
+        if kind.mode == "share_shared":
+            self.tile[row, column], self.tile_vram[row, column] = kind.width, kind.vram_mib
         return Cut(column, start, kind.width, kind.vram_mib)
 
     def _cut_mig(self, kind: Kind, row: int, column: int) -> Cut:
