@@ -38,7 +38,7 @@ def nothing(self, rows):
 def test_a_rule_that_is_not_kept_is_seen(monkeypatch, rule, instead, text):
     monkeypatch.setattr(Sieve, rule, instead)
 
-    wrong = {one.partition(" (")[0] for seed in (1, 2, 3, 4) for one in run_room(seed, 60)[1]}
+    wrong = {one.partition(" (")[0] for seed in (1, 3, 5) for one in run_room(seed, 60)[1]}
 
     assert text in wrong
 
