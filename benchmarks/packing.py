@@ -7,6 +7,7 @@ what part of the cards is allocated when 90, 95, 100 and 130 % have been asked f
 """
 
 import argparse
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -87,20 +88,13 @@ def main() -> None:
             for policy in chosen.policy
             for seed in seeds
         }
-        found = {key: future.result() for key, future in futures.items()}
-    rows, figures = [], {}
-    for workload in workloads:
-        for policy in chosen.policy:
-            runs = [found[workload, policy, seed] for seed in seeds]
-            figures[f"{workload}/{policy}"] = figure = _summary(runs)
-            shares = " ".join(f"{figure[str(point)]:6.2f}" for point in POINTS)
-            rows.append(
-                (
-                    f"{workload} {policy}",
-                    f"{shares}  sd {figure['sd']:.2f}  lowest {figure['lowest']:.2f}"
-                    f"  published FGD {PUBLISHED[workload]:.2f}  {figure['per_second']:,.0f}/s",
-                )
-            )
+        rows, figures = [], {}
+        for workload in workloads:
+            for policy in chosen.policy:
+                runs = [futures[workload, policy, seed].result() for seed in seeds]
+                figures[f"{workload}/{policy}"] = figure = _summary(runs)
+                rows.append((f"{workload} {policy}", _line(workload, figure)))
+                print(*rows[-1], file=sys.stderr, flush=True)  # it takes an hour
     print_table(f"allocated, % of the cards, when {POINTS} % were asked for", rows)
     means = {
         policy: round(mean(figures[f"{w}/{policy}"]["100"] for w in workloads), 3)
@@ -114,6 +108,14 @@ def main() -> None:
             "mean_at_100": means,
             "figures": figures,
         }
+    )
+
+
+def _line(workload: str, figure: dict[str, float]) -> str:
+    shares = " ".join(f"{figure[str(point)]:6.2f}" for point in POINTS)
+    return (
+        f"{shares}  sd {figure['sd']:.2f}  lowest {figure['lowest']:.2f}"
+        f"  published FGD {PUBLISHED[workload]:.2f}  {figure['per_second']:,.0f}/s"
     )
 
 
