@@ -227,7 +227,6 @@ def watching(on_commit: Callable[[Sequence[Any]], None] | None = None) -> Iterat
     depth = 0
     names = {
         "load_waiting": "read_requests",
-        "load_asks": "read_requests",
         "load_inventory": "load",
         "plan": "decide",
         "store_reasons": "reasons",

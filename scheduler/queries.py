@@ -15,7 +15,7 @@ from scheduler.core.inventory import Inventory
 from scheduler.core.placement import Ask, count_places
 from scheduler.core.shapes import Shape
 from scheduler.models import Request
-from scheduler.services.inventory import load_capacity, shape_of
+from scheduler.services.inventory import SHAPE_COLUMNS, load_capacity, shape_of
 
 __all__ = ["MOST_COUNTED", "Stock", "queue_places", "stock_of"]
 
@@ -110,19 +110,6 @@ def _look(*, now: datetime) -> _Seen:
     return _seen
 
 
-SHAPE_COLUMNS: Final = (
-    "gpu_models",
-    "mode",
-    "count",
-    "tenths",
-    "vram_mib",
-    "profile",
-    "cpu_milli",
-    "ram_mib",
-    "disk_mib",
-)
-
-
 def _count_waiting(*, now: datetime) -> dict[Wanted, int]:
     """Return how many requests wait for each shape in each region."""
     rows = (
@@ -131,13 +118,9 @@ def _count_waiting(*, now: datetime) -> dict[Wanted, int]:
         .order_by()
         .values("region_id", *SHAPE_COLUMNS)
         .annotate(requests=Count("id"))
+        .values_list("region_id", *SHAPE_COLUMNS, "requests", named=True)
     )
-    return {
-        (shape_of(Request(**{name: row[name] for name in SHAPE_COLUMNS})), row["region_id"]): row[
-            "requests"
-        ]
-        for row in rows
-    }
+    return {(shape_of(row), row.region_id): row.requests for row in rows}
 
 
 def queue_places(request_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:

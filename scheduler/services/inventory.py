@@ -1,13 +1,18 @@
 """Loading: rows to what the pure core decides on. Reads only."""
 
+import gc
+import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from django.db import connection
+from django.db.models import Exists, OuterRef, Subquery
 
 from scheduler.core.cells import ALL_CELLS
 from scheduler.core.inventory import GpuState, Inventory, NodeState
@@ -38,6 +43,22 @@ def load_inventory() -> Inventory:
     return Inventory([_node_state(node, cards[node.id]) for node in nodes])
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """
+    Keep the garbage collector from looking, again and again, through some hundred thousand small
+    objects that are all in use and in no cycle: that takes as long as making them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@collector_paused()
 def load_capacity() -> tuple[Inventory, Inventory]:
     """
     Read what is free, and what would be if nothing were sold and every node and card were well.
@@ -61,7 +82,7 @@ class Sold(NamedTuple):
     tenant_id: uuid.UUID | None = None
     slices: int = 0
     vram_mib: int = 0
-    taken: int = 0
+    cells: str = ""
     has_media: bool = False
 
 
@@ -70,10 +91,9 @@ NOTHING: Final = Sold()
 Card: TypeAlias = tuple[Any, Sold]  # a row of _read_cards
 
 # The columns of Sold. Two MIG profiles can take the same memory slices: their requests tell which.
-_SOLD = """
+_SOLD: Final = """
 SELECT part.gpu_id, min(part.mode), (array_agg(part.tenant_id))[1], count(*), min(part.vram_mib),
-       bit_or((SELECT bit_or(((1 << upper(cell) - lower(cell)) - 1) << lower(cell))
-               FROM unnest(part.cells) AS cell)),
+       string_agg(part.cells::text, ''),
        bool_or(CASE WHEN part.mode = 'mig' THEN (
                    SELECT request.profile LIKE '%+me%' FROM scheduler_allocation AS held
                    JOIN scheduler_request AS request ON request.id = held.request_id
@@ -81,6 +101,17 @@ SELECT part.gpu_id, min(part.mode), (array_agg(part.tenant_id))[1], count(*), mi
                ELSE false END)
 FROM scheduler_slice AS part WHERE part.released_at IS NULL GROUP BY part.gpu_id
 """
+
+_RANGE: Final = re.compile(r"\[(\d+),(\d+)\)")
+
+
+@lru_cache(maxsize=10_000)  # a card can be cut in about a thousand ways
+def _mask(cells: str) -> int:
+    """Return the cells as bits, from PostgreSQL's text: "{[0,3)}{[7,10)}"."""
+    mask = 0
+    for lower, upper in _RANGE.findall(cells):
+        mask |= (1 << int(upper)) - (1 << int(lower))
+    return mask & ALL_CELLS
 
 
 def _read_nodes() -> list[Any]:
@@ -159,6 +190,7 @@ def _empty_node(node: Any, cards: Iterable[Card]) -> NodeState:
 
 
 def _gpu_state(gpu: Any, sold: Sold) -> GpuState:
+    taken = _mask(sold.cells) if sold.cells else 0
     return GpuState(
         id=gpu.id,
         index=gpu.index,
@@ -166,61 +198,94 @@ def _gpu_state(gpu: Any, sold: Sold) -> GpuState:
         vram_free_mib=gpu.vram_free_mib,
         nvlink_group=gpu.nvlink_group,
         is_healthy=gpu.health == GpuHealth.HEALTHY,
-        taken=sold.taken & ALL_CELLS,
+        taken=taken,
         mode=sold.mode,
         tenant=sold.tenant_id,
-        tile=sold.taken.bit_count() // sold.slices if sold.slices else 0,
+        tile=taken.bit_count() // sold.slices if sold.slices else 0,
         tile_vram_mib=sold.vram_mib,
         is_mig_capable=gpu.mig_capable,
         has_media=sold.has_media,
     )
 
 
-def load_waiting(*, now: datetime, limit: int = MOST) -> list[Request]:
-    """Return the requests that wait, first come first."""
-    waiting = Request.objects.waiting().filter(expires_at__gt=now)
-    return list(waiting.order_by("requested_at", "id")[:limit])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A request as a pass keeps it: what it asks, of whom it is, and why it waited so far."""
+
+    ask: Ask
+    instance_id: uuid.UUID
+    reasons: Mapping[str, int]
+
+    @property
+    def network(self) -> tuple[uuid.UUID, str]:
+        """Whose private network it will be in."""
+        return self.ask.tenant, self.ask.region
 
 
-def load_asks(requests: Iterable[Request]) -> list[Ask]:
-    """Return the requests as the core sees them, with what pins or holds up their instances."""
-    requests = list(requests)
-    instances = [request.instance_id for request in requests]
-    homes = dict(
-        Residence.objects.filter(instance_id__in=instances, wiped_at=None).values_list(
-            "instance_id", "node_id"
+def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting]:
+    """Return what waits, first come first, with what pins or holds up each instance; one query."""
+    disks = Residence.objects.filter(instance_id=OuterRef("instance_id"), wiped_at=None)
+    held = Allocation.objects.held().filter(instance_id=OuterRef("instance_id"))
+    rows = (
+        Request.objects.waiting()
+        .filter(expires_at__gt=now)
+        .order_by("requested_at", "id")
+        .annotate(home_id=Subquery(disks.values("node_id")[:1]), is_releasing=Exists(held))
+        .values_list(
+            "id",
+            "tenant_id",
+            "instance_id",
+            "region_id",
+            "zone_id",
+            "residences_on_id",
+            "reasons",
+            *SHAPE_COLUMNS,
+            "home_id",
+            "is_releasing",
+            named=True,
         )
     )
-    releasing = set(
-        Allocation.objects.held()
-        .filter(instance_id__in=instances)
-        .values_list("instance_id", flat=True)
+    return {row.id: _waiting(row) for row in rows[:limit]}
+
+
+def _waiting(row: Any) -> Waiting:
+    ask = Ask(
+        id=row.id,
+        tenant=row.tenant_id,
+        shape=shape_of(row),
+        region=row.region_id,
+        zone=row.zone_id,
+        node=row.home_id or row.residences_on_id,
+        disk_mib=0 if row.home_id else row.disk_mib,
+        is_releasing=row.is_releasing,
     )
-    return [
-        Ask(
-            id=request.id,
-            tenant=request.tenant_id,
-            shape=shape_of(request),
-            region=request.region_id,
-            zone=request.zone_id,
-            node=homes.get(request.instance_id, request.residences_on_id),
-            disk_mib=0 if request.instance_id in homes else request.disk_mib,
-            is_releasing=request.instance_id in releasing,
-        )
-        for request in requests
-    ]
+    return Waiting(ask=ask, instance_id=row.instance_id, reasons=row.reasons)
 
 
-def shape_of(request: Request) -> Shape:
-    models = (text.rpartition("|") for text in request.gpu_models)
+SHAPE_COLUMNS: Final = (
+    "gpu_models",
+    "mode",
+    "count",
+    "tenths",
+    "vram_mib",
+    "profile",
+    "cpu_milli",
+    "ram_mib",
+    "disk_mib",
+)
+
+
+def shape_of(row: Any) -> Shape:
+    """Return the shape of a row that has ``SHAPE_COLUMNS``."""
+    models = (text.rpartition("|") for text in row.gpu_models)
     return Shape(
         gpu_models=tuple((name, int(memory_mib)) for name, _, memory_mib in models),
-        mode=request.mode,  # type: ignore[arg-type]  # a CHECK keeps it to Mode
-        count=request.count,
-        tenths=request.tenths,
-        vram_mib=request.vram_mib,
-        cpu_milli=request.cpu_milli,
-        ram_mib=request.ram_mib,
-        disk_mib=request.disk_mib,
-        profile=request.profile,
+        mode=row.mode,  # a CHECK keeps it to Mode
+        count=row.count,
+        tenths=row.tenths,
+        vram_mib=row.vram_mib,
+        cpu_milli=row.cpu_milli,
+        ram_mib=row.ram_mib,
+        disk_mib=row.disk_mib,
+        profile=row.profile,
     )
