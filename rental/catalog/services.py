@@ -20,7 +20,7 @@ from rental.catalog.errors import (
     UnknownOffer,
     UnknownQuote,
 )
-from rental.catalog.models import Image, Isolation, Offer, Quote, SliceKind
+from rental.catalog.models import TENTHS, Image, Isolation, Offer, Quote, SliceKind
 from scheduler.core.shapes import Mode
 from scheduler.models import GpuModel
 from scheduler.services.requests import Shape
@@ -107,7 +107,7 @@ def shape_of(offer: Offer) -> Shape:
         gpu_models=((offer.gpu_model_name, offer.gpu_memory_mib),),
         mode=mode,
         count=offer.count,
-        tenths=offer.tenths,
+        tenths=TENTHS if mode == "mig" else offer.tenths,
         vram_mib=offer.vram_mib // offer.count,  # the scheduler asks for so much of each card
         cpu_milli=offer.cpu_milli,
         ram_mib=offer.ram_mib,
