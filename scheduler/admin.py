@@ -71,7 +71,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
 
 @admin.register(Region)
 class RegionAdmin(AuditedAdmin):
-    list_display = ("code", "name")
+    list_display = ("code", "name", "policy")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return ("code",) if obj else ()  # it is in price keys

@@ -7,15 +7,36 @@ from django.utils.translation import gettext_lazy as _
 from rental.records.ids import new_id
 
 
+class PolicyName(models.TextChoices):
+    """How a place is chosen; ``manage.py replay`` says which suits a region."""
+
+    BEST_FIT = "best_fit", _("best fit")
+    FIRST_FIT = "first_fit", _("first fit")
+    FGD = "fgd", _("least fragments (FGD)")
+    FGDX = "fgdx", _("expected fill (FGDX)")
+    FGDX_FILLING = "fgdx_filling", _("expected fill, for a room that only fills up")
+
+
 class Region(models.Model):
     """A place with prices and a network of its own; part of the price key."""
 
     code = models.SlugField(_("code"), primary_key=True, max_length=32)
     name = models.CharField(_("name"), max_length=80, blank=True, default="")
+    policy = models.CharField(
+        _("how places are chosen"),
+        max_length=16,
+        choices=PolicyName.choices,
+        default=PolicyName.BEST_FIT,
+    )
 
     class Meta:
         verbose_name = _("region")
         verbose_name_plural = _("regions")
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(policy__in=PolicyName.values), name="region_policy_is_known"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.code

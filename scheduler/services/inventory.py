@@ -239,16 +239,18 @@ def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting
             "zone_id",
             "residences_on_id",
             "reasons",
+            "market",
+            "requested_at",
             *SHAPE_COLUMNS,
             "home_id",
             "is_releasing",
             named=True,
         )
     )
-    return {row.id: _waiting(row) for row in rows[:limit]}
+    return {row.id: _waiting(row, now=now) for row in rows[:limit]}
 
 
-def _waiting(row: Any) -> Waiting:
+def _waiting(row: Any, *, now: datetime) -> Waiting:
     ask = Ask(
         id=row.id,
         tenant=row.tenant_id,
@@ -258,6 +260,8 @@ def _waiting(row: Any) -> Waiting:
         node=row.home_id or row.residences_on_id,
         disk_mib=0 if row.home_id else row.disk_mib,
         is_releasing=row.is_releasing,
+        market=row.market,
+        waited_s=max(0, int((now - row.requested_at).total_seconds())),
     )
     return Waiting(ask=ask, instance_id=row.instance_id, reasons=row.reasons)
 

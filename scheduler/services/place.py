@@ -27,6 +27,7 @@ from scheduler.services.inventory import (
 )
 from scheduler.services.liveness import mark_dirty
 from scheduler.services.networks import networks_of
+from scheduler.services.rules import load_rules
 from scheduler.services.write import Placed, array_of, write
 
 __all__ = ["Expired", "PassResult", "Placed", "run_pass"]
@@ -107,7 +108,7 @@ def _run_round(
         return 0
     inventory = load_inventory()
     versions = {node.id: node.version for node in inventory.nodes}
-    decisions = plan(asks, inventory)
+    decisions = plan(asks, inventory, load_rules(now=now))
     places = [decision for decision in decisions if isinstance(decision, Place)]
     waits = [decision for decision in decisions if isinstance(decision, Wait)]
     commit = _Commit(epoch=epoch, waiting=waiting, versions=versions, now=now, on_placed=on_placed)
