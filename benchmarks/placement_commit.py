@@ -8,6 +8,7 @@ another, and a stream of requests from a second process while passes follow each
 """
 
 import argparse
+import sys
 import time
 import uuid
 from collections import defaultdict
@@ -18,7 +19,14 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from benchmarks._shared import print_json, print_table, server_facts, setup_django, spin_ms
+from benchmarks._shared import (
+    cpu_seconds,
+    print_json,
+    print_table,
+    server_facts,
+    setup_django,
+    spin_ms,
+)
 from benchmarks.stage import own_database
 
 CARDS = 8  # a node
@@ -204,7 +212,6 @@ class Fleet:
             " cpu_milli_free = kept.cpu_milli_free, ram_mib_free = kept.ram_mib_free,"
             " disk_mib_free = kept.disk_mib_free FROM kept_node AS kept WHERE kept.id = node.id",
             "VACUUM ANALYZE",
-            "CHECKPOINT",
         )
 
     def _run(self, *statements: str) -> None:
@@ -309,13 +316,17 @@ def burst(
 
     settings.SCHEDULER_BATCH = batch
     make_requests(owners)
+    before = cpu_seconds()
     result, spent = pass_once(on_placed)
+    python, database = (b - a for a, b in zip(before, cpu_seconds(), strict=True))
     assert len(result.placed) == len(owners), (len(result.placed), len(owners))
     assert (result.stale, result.refused) == (0, 0), "nobody else writes here"
     return {
         "requests": len(owners),
         "placements_per_s": round(len(owners) / spent["pass"]),
         "commits_per_s": round(len(owners) / spent["commit"]),
+        "python_us_each": round(1e6 * python / len(owners)),
+        "database_us_each": round(1e6 * database / len(owners)),
         **{f"{name}_ms": round(1_000 * seconds, 1) for name, seconds in sorted(spent.items())},
     }
 
@@ -394,6 +405,7 @@ def idle(owners: Sequence[Any]) -> dict[str, float]:
     return {
         "nothing_waits_ms": round(1_000 * nothing["pass"], 1),
         "none_fits_first_ms": round(1_000 * first["pass"]),
+        **{f"none_fits_first_{n}_ms": round(1_000 * s, 1) for n, s in sorted(first.items())},
         "none_fits_again_ms": round(1_000 * again["pass"]),
         **{f"none_fits_again_{n}_ms": round(1_000 * s, 1) for n, s in sorted(again.items())},
     }
@@ -414,7 +426,8 @@ def loading() -> dict[str, float]:
 
 
 def measure(url: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    streamed = options.rate * options.seconds
+    """Measure what is wanted, one thing after another, and print each when it is done."""
+    streamed = max(options.rates) * options.seconds
     owners = make_instances(max(options.requests, streamed) + options.gpus, of=TENANTS)
     seed_fleet(options.gpus)
     sold, owners = owners[: options.gpus], owners[options.gpus :]
@@ -422,9 +435,11 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     while pass_once(cheap)[0].placed:
         pass  # one looks at some thousand requests
     fleet = Fleet()
-    figures: dict[str, dict[str, Any]] = {"loading": loading(), "idle": idle(owners[:5_000])}
+    figures: dict[str, dict[str, Any]] = {}
     requests = owners[: options.requests]
-    wanted = {
+    wanted: dict[str, Callable[[], dict[str, float]]] = {
+        "loading": loading,
+        "idle": lambda: idle(owners[:5_000]),
         "burst": lambda: burst(requests, batch=options.batch),
         "burst_with_runs": lambda: burst(requests, batch=options.batch, on_placed=real),
         **{
@@ -433,13 +448,20 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
             )
             for size in BATCHES
         },
-        "stream": lambda: stream(url, owners[:streamed], rate=options.rate, batch=options.batch),
+        **{
+            f"stream_{rate}": lambda rate=rate: stream(
+                url, owners[: rate * options.seconds], rate=rate, batch=options.batch
+            )
+            for rate in options.rates
+        },
     }
     for name, work in wanted.items():
         if options.only and name not in options.only:
             continue
         fleet.restore()
-        figures[name] = work()
+        figures[name] = {**work(), "spin_ms": round(spin_ms())}
+        print_table(name, list(figures[name].items()))
+        sys.stdout.flush()
     return figures
 
 
@@ -448,17 +470,19 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=5_000)
     parser.add_argument("--batch", type=int, default=200)
-    parser.add_argument("--rate", type=int, default=1_000, help="requests a second in the stream")
-    parser.add_argument("--seconds", type=int, default=8, help="how long the stream flows")
-    parser.add_argument("--only", nargs="*", help="burst, burst_with_runs, batch_N, stream")
+    parser.add_argument(
+        "--rates", type=int, nargs="*", default=[250, 500, 1_000], help="requests a second"
+    )
+    parser.add_argument("--seconds", type=int, default=8, help="how long a stream flows")
+    parser.add_argument(
+        "--only", nargs="*", help="loading, idle, burst, burst_with_runs, batch_N, stream_N"
+    )
     options = parser.parse_args()
     with own_database("placement_commit") as url:
         setup_django(url)
         facts = {**server_facts(), "spin_ms": round(spin_ms(), 1)}
         figures = measure(url, options)
         facts |= {"load": server_facts()["load"], "spin_ms_after": round(spin_ms(), 1)}
-    for name, rows in figures.items():
-        print_table(name, list(rows.items()))
     print_table("machine", list(facts.items()))
     print_json({"benchmark": "placement_commit", "gpus": options.gpus, **figures, **facts})
 
