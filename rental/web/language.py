@@ -1,6 +1,7 @@
 """In which language a person reads: kept with him, followed on every page, set by the switch."""
 
 from collections.abc import Callable
+from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -53,9 +54,15 @@ def _language_of(request: HttpRequest) -> str | None:
 
 @require_POST
 def switch(request: HttpRequest) -> HttpResponse:
-    """Change the language, for this browser and for the person; ``next`` is where to go."""
+    """
+    Change the language, for this browser and for the person. Goes to ``next``; to the address that
+    the browser names where this is the same page, since filters move it after the page was made.
+    """
     wanted = request.POST.get("language", "")
     if isinstance(request.user, User) and wanted in dict(settings.LANGUAGES):
         services.set_language(user=request.user, language=wanted)
     response: HttpResponse = set_language(request)
+    came, going = urlsplit(request.headers.get("Referer", "")), response.get("Location", "")
+    if came.netloc == request.get_host() and came.path == urlsplit(going).path:
+        response["Location"] = urlunsplit(("", "", came.path, came.query, ""))
     return response

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.contrib.messages import get_messages
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
@@ -391,6 +392,7 @@ def test_a_code_and_a_new_password_sign_in_by_phone(client):
     assert user.check_password("another horse battery")
     assert user.phone_verified_at is not None
     assert signed_in(client) == str(user.pk)
+    assert [str(said) for said in get_messages(answer.wsgi_request)] == ["The new password is set."]
 
 
 def test_a_new_password_ends_sessions_elsewhere(client):

@@ -1,5 +1,7 @@
 """The person's own page, the way to a tenant, the language, the first steps."""
 
+import re
+
 import pytest
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.core.cache import cache
@@ -70,6 +72,16 @@ def test_wrong_words_for_one_number_lock_out_no_other(client):
     assert other.status_code == 302
 
 
+def test_after_a_wrong_password_the_password_is_typed_again(client):
+    make_user(email="ann@example.com", password=PASSWORD)
+
+    html = client.post(LOGIN, {"login": "ann@example.com", "password": "wrong"}).content.decode()
+
+    (focused,) = re.findall(r"<input[^>]* autofocus[^>]*>", html)
+    assert 'name="password"' in focused
+    assert 'value="ann@example.com"' in html
+
+
 # --- to a tenant
 
 
@@ -83,6 +95,12 @@ def test_the_console_goes_to_the_tenant_that_was_looked_at_last():
     client.get("/t/second/team")
 
     assert client.get("/console")["Location"] == "/t/second/"
+
+
+def test_staff_without_a_tenant_go_to_their_own_pages():
+    client = browser(make_user(is_staff=True))
+
+    assert client.get("/console")["Location"] == "/admin/"
 
 
 def test_without_a_tenant_one_opens_one_where_that_is_allowed(settings):
@@ -132,6 +150,23 @@ def test_pages_follow_the_language_of_who_is_signed_in():
     assert browser(user).get("/me")["Content-Language"] == "zh-hans"
 
 
+@pytest.mark.parametrize(
+    ("came_from", "goes_to"),
+    [
+        ("http://testserver/prices?gpu=a100", "/prices?gpu=a100"),
+        ("http://testserver/me", "/prices"),
+        ("http://elsewhere.example/prices?gpu=a100", "/prices"),
+        (None, "/prices"),
+    ],
+)
+def test_another_language_keeps_what_was_filtered(client, came_from, goes_to):
+    headers = {"Referer": came_from} if came_from else {}
+
+    answer = client.post("/language", {"language": "en", "next": "/prices"}, headers=headers)
+
+    assert answer["Location"] == goes_to
+
+
 def test_a_strangers_choice_is_nobodys(client):
     user = make_user(language="en")
 
@@ -162,6 +197,22 @@ def test_name_and_language_are_kept():
 
     user.refresh_from_db()
     assert (user.name, user.language) == ("Ann", "zh-hans")
+
+
+def test_the_form_begins_with_what_is_kept():
+    user = make_user(name="Ann", language="zh-hans")
+
+    form = browser(user).get("/me").context["name_form"]
+
+    assert (form["name"].value(), form["language"].value()) == ("Ann", "zh-hans")
+
+
+def test_without_a_choice_the_language_of_the_page_is_offered():
+    client = browser(make_user(language=""))
+
+    form = client.get("/me", headers={"Accept-Language": "zh-CN"}).context["name_form"]
+
+    assert form["language"].value() == "zh-hans"
 
 
 def test_the_page_opens_for_who_has_a_tenant_and_for_who_has_none():

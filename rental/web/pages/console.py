@@ -15,9 +15,11 @@ MOST_OWNED = 10
 
 @personal("GET")
 def show_console(person: Person) -> HttpResponse:
-    """Go to the tenant that was looked at last, else to the first; to neither without one."""
+    """Go to the tenant that was looked at last, else to the first; staff without one to theirs."""
     if person.visit is not None:
         return person.redirect(person.visit.home)
+    if person.user.is_staff:
+        return person.redirect("admin:index")
     return person.redirect("no_tenant")
 
 

@@ -6,6 +6,7 @@ from allauth.account.internal.flows.login import record_authentication
 from allauth.account.utils import perform_login
 from allauth.core import ratelimit
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.hashers import make_password
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -175,6 +176,7 @@ def _set_password(request: HttpRequest, contact: Contact, password: str) -> Http
     services.reset_password(user=user, contact=contact, password=password, now=database_now())
     end_other_sessions(user, keep=None)
     user.refresh_from_db()
+    messages.success(request, _("The new password is set."))
     return enter(request, user, None)
 
 

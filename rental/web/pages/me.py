@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.forms import Form
 from django.http import HttpResponse
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from rental.tenants import queries, services
@@ -51,7 +52,9 @@ class MePage:
 def show(person: Person) -> HttpResponse:
     """Show everything; POST changes name and language."""
     user = person.user
-    form = NameForm(person.request.POST or None, initial=vars(user))
+    # Not vars(user): the request's user is a lazy object, whose own dictionary has neither.
+    kept = {"name": user.name, "language": user.language or get_language()}
+    form = NameForm(person.request.POST or None, initial=kept)
     if form.is_valid():
         services.rename_user(user=user, name=form.cleaned_data["name"].strip())
         services.set_language(user=user, language=form.cleaned_data["language"])
