@@ -264,7 +264,6 @@ def list_for_page(
     :raises ForeignCursor: if the cursor is of another list
     """
     mine = Instance.objects.of(tenant_id)
-    counts = dict(mine.order_by().values_list("state").annotate(n=Count("pk")))
     states = [state for state, word in WORDS.items() if word in words]
     found = mine.filter(state__in=states) if words else mine.exclude(state__in=_deleted())
     if search.strip():
@@ -283,7 +282,7 @@ def list_for_page(
     return ListPage(
         rows=rows_of(tenant_id, page.rows, now=now, may=may, balance=balance),
         next_cursor=page.next_cursor,
-        counts=_by_word(counts),
+        counts=count_by_word(tenant_id),
     )
 
 
@@ -291,9 +290,11 @@ def _deleted() -> list[InstanceState]:
     return [state for state, word in WORDS.items() if word is StateWord.DELETED]
 
 
-def _by_word(counts: Mapping[str, int]) -> dict[StateWord, int]:
+def count_by_word(tenant_id: uuid.UUID) -> dict[StateWord, int]:
+    """Return how many instances of the tenant there are of each word."""
+    counts = Instance.objects.of(tenant_id).order_by().values_list("state").annotate(n=Count("pk"))
     by_word = dict.fromkeys(StateWord, 0)
-    for state, n in counts.items():
+    for state, n in counts:
         by_word[state_word(state)] += n
     return by_word
 

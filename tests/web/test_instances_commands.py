@@ -207,7 +207,8 @@ def test_release_wants_the_name_and_keeps_what_is_protected(rented, htmx):
 
     wrong = rented.command(htmx, instance, "release", name="Brave")
     assert wrong.status_code == 422
-    assert "Nothing was released." in text_of(wrong)
+    assert text_of(wrong).count("Nothing was released.") == 1
+    assert 'value="Brave"' in wrong.content.decode()
     assert fresh(instance).state == S.RUNNING
 
     Instance.objects.filter(pk=instance.pk).update(protected=True)

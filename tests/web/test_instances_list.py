@@ -5,6 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from rental.instances import passes
+from rental.instances.models import Instance
 from rental.records.ids import to_text
 from rental.tenants.models import Project, Role
 from rental.tenants.services import remove_member
@@ -143,6 +144,25 @@ def test_a_row_is_read_alone_and_keeps_its_mark(rented):
     assert plain.strip().startswith(f'<tr id="row-{text}"')
     assert (" checked" in plain, " checked" in marked) == (False, True)
     assert f'data-live="{text}"' in plain
+
+
+def test_numbers_beside_the_words_follow_what_happens(rented):
+    instance = rented.queued(name="brave")
+    browser = rented.browser()
+    assert (
+        '<span id="count-waiting" class="tabular text-muted">1</span>'
+        in browser.get(rented.home).content.decode()
+    )
+    Instance.objects.filter(pk=instance.pk).update(state="stopped")
+
+    with CaptureQueriesContext(connection) as caught:
+        answer = browser.get(f"{rented.home}/counts")
+
+    html = answer.content.decode()
+    assert '<span id="count-all" class="tabular text-muted" hx-swap-oob="true">1<' in html
+    assert 'id="count-waiting" class="tabular text-muted" data-none hx-swap-oob="true">0<' in html
+    assert 'id="count-stopped" class="tabular text-muted" hx-swap-oob="true">1<' in html
+    assert len([query for query in caught if "GROUP BY" in query["sql"]]) == 1
 
 
 def test_the_palette_finds_instances_by_name(rented):

@@ -1,5 +1,6 @@
 """Invitations, members, projects and settings in the console; who may do what to whom."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -226,6 +227,14 @@ def test_a_link_that_was_never_made_is_not_found(client):
 
 
 # --- roles
+
+
+def test_the_dialog_of_a_role_begins_at_the_role(tenant):
+    member = make_member(tenant, Role.VIEWER)
+
+    html = browser(owner_of(tenant)).get(of(member, "role")).content.decode()
+
+    assert re.search(r'<select id="id_new_role"[^>]* autofocus', html)
 
 
 def test_an_owner_changes_a_role_and_it_is_audited(tenant):

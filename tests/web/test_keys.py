@@ -83,6 +83,14 @@ def test_what_is_wrong_with_a_key_stands_beside_it(world, text, words):
     assert not SshKey.objects.exists()
 
 
+def test_the_private_half_is_not_sent_back(world):
+    private = post(world, "keys", public_key="-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz")
+    other = post(world, "keys", public_key="hello")
+
+    assert "b3BlbnNz" not in private.content.decode()
+    assert ">hello</textarea>" in other.content.decode()
+
+
 def test_a_key_that_is_there_is_not_added_again(world):
     make_ssh_key(world.tenant)
     response = post(world, "keys", public_key=ED25519)

@@ -132,6 +132,28 @@ def test_a_fresh_tenant_is_shown_the_first_step():
     assert response.status_code == 200
 
 
+def test_who_had_instances_is_not_shown_the_first_step_again(world):
+    released = Instance.objects.filter(pk=world.ran().pk)
+    released.update(state="deleted", desired_state="deleted", deleted_at=world.now)
+
+    response = world.page()
+
+    assert (now_of(response).total, now_of(response).had_any) == (0, True)
+    assert "No instances" in text_of(response)
+    assert "Launch your first instance" not in text_of(response)
+
+
+def test_who_may_launch_nothing_is_not_told_to():
+    tenant = make_rich_tenant()
+    world = Moneyed.__new__(Moneyed)
+    world.tenant, world.owner = tenant, owner_of(tenant)
+
+    text = text_of(world.page(user=world.member(Role.VIEWER)))
+
+    assert "No instances" in text
+    assert "Launch your first instance" not in text
+
+
 def test_what_comes_is_said_once_for_all_that_it_happens_to(world):
     for name in ("a", "b", "c", "d"):
         world.ran(name=name)

@@ -70,8 +70,8 @@ class Happened:
 class Now:
     """
     The part that fetches itself anew. ``more``: live instances that are not shown; ``failed``: how
-    many have failed; ``total``: all that are not deleted. ``balance``, ``money``: None for whom the
-    role does not show them.
+    many have failed; ``total``: all that are not deleted; ``had_any``: there were instances, though
+    all are deleted. ``balance``, ``money``: None for whom the role does not show them.
     """
 
     instances: list[LiveShown]
@@ -79,6 +79,7 @@ class Now:
     more: int
     failed: int
     total: int
+    had_any: bool
     money: Money | None
     balance: Balance | None
     coming: list[Coming]
@@ -169,6 +170,7 @@ def read_now(visit: Visit) -> Now:
         more=live - len(found.rows),
         failed=found.counts[StateWord.FAILED],
         total=sum(n for word, n in found.counts.items() if word is not StateWord.DELETED),
+        had_any=any(found.counts.values()),
         money=money,
         balance=money.balance if money else None,
         coming=_coming(visit),

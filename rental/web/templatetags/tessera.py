@@ -97,10 +97,13 @@ _FORMATS: dict[str, Callable[[], str]] = {
 def moment(value: datetime | None, form: str = "") -> str:
     """
     <time> in the zone in force, which is the tenant's. ``form``: short, day, weekday, time, exact.
+    A weekday says which day it is for six days; beyond them it is the date.
     """
     if value is None:
         return NOTHING
     local = timezone.localtime(value)
+    if form == "weekday" and abs((local.date() - timezone.localdate()).days) > 6:
+        form = "day"
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         local.isoformat(timespec="seconds"),

@@ -50,8 +50,8 @@ DONE: Final[dict[str, Promise]] = {
 class Dialog:
     """
     ``lasts_s``: how long the balance lasts with what a start adds, seconds. ``asks_name``: data is
-    lost for ever, so the name is typed. ``refusal``: why it was not done; ``button``: None if the
-    command cannot be given any more.
+    lost for ever, so the name is typed; ``typed``: what was, if it was wrong. ``refusal``: why it
+    was not done; ``button``: None if the command cannot be given any more.
     """
 
     shown: Shown
@@ -64,6 +64,7 @@ class Dialog:
     lasts_s: int | None = None
     refusal: Refusal | None = None
     why_not: str = ""
+    typed: str = ""
     nav: str = "instances"
 
 
@@ -87,6 +88,7 @@ def _dialog(visit: Visit, row: InstanceRow, word: str, *, refusal: Refusal | Non
         ),
         refusal=refusal,
         why_not=row.actions[look.verb].why,
+        typed=visit.request.POST.get("name", "") if refusal and refusal.field == "name" else "",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from django.http import HttpResponse
 
 from billing.services.wallets import Balance
-from rental.instances.queries import list_for_page
+from rental.instances.queries import count_by_word, list_for_page
 from rental.instances.states import StateWord
 from rental.records.paging import ForeignCursor
 from rental.tenants.models import Project
@@ -77,11 +77,15 @@ def show_list(visit: Visit) -> HttpResponse:
             filters=filters,
             words=_words(filters, found.counts),
             projects=list(Project.objects.of(visit.tenant.id).order_by("name")),
-            total=sum(n for word, n in found.counts.items() if word is not StateWord.DELETED),
+            total=_total(found.counts),
             here=filters.query(after=filters.after),
             next=filters.query(after=found.next_cursor) if found.next_cursor else "",
         ),
     )
+
+
+def _total(counts: Mapping[StateWord, int]) -> int:
+    return sum(n for word, n in counts.items() if word is not StateWord.DELETED)
 
 
 def _words(filters: Filters, counts: Mapping[StateWord, int]) -> list[WordChoice]:
@@ -95,6 +99,20 @@ def _words(filters: Filters, counts: Mapping[StateWord, int]) -> list[WordChoice
         )
         for word in StateWord
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountsContext:
+    words: list[WordChoice]
+    total: int
+
+
+@page("instances:read")
+def show_counts(visit: Visit) -> HttpResponse:
+    """How many there are of each word: fetched anew when one has changed its word."""
+    counts = count_by_word(visit.tenant.id)
+    page = CountsContext(words=_words(read_filters({}), counts), total=_total(counts))
+    return visit.render("web/instances/_counts.html", page)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ ONE = "instances/<ins:instance_id>"
 
 urlpatterns = [
     path("instances", listing.show_list, name="instances"),
+    path("instances/counts", listing.show_counts, name="instances_counts"),
     path("find", listing.show_found, name="find"),
     path("instances/bulk-stop", bulk.bulk, name="instances_bulk_stop"),
     path(ONE, detail.show_detail, name="instance"),
