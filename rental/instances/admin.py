@@ -50,7 +50,8 @@ class InstanceAdmin(ReadOnlyAdmin):
     readonly_fields = ("see_also",)
     list_filter = ("state", "health", "market", "region")
     list_select_related = ("tenant", "offer")
-    search_fields = ("name", "slug", "tenant__slug", "id")
+    search_fields = ("name", "slug", "tenant__slug", "tenant__name", "id")
+    search_help_text = _("Name or whole id (ins_…) of an instance, or its tenant.")
     # What a customer hands to his program is his; support does not need it to help.
     exclude = ("env", "command")
     inlines = (EndpointInline, OperationInline, NoticeInline)
@@ -60,7 +61,9 @@ class InstanceAdmin(ReadOnlyAdmin):
     def see_also(self, instance: Instance) -> str:
         """What other rooms have of it; their lists are searched by its id."""
         query = f"?q={instance.pk}"
+        waits = [(_("why it waits"), "operate:queue", "")] if instance.state == "queued" else []
         return links(
+            *waits,
             (_("allocations"), "admin:scheduler_allocation_changelist", query),
             (_("requests"), "admin:scheduler_request_changelist", query),
             (_("disks"), "admin:scheduler_residence_changelist", query),

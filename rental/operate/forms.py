@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from django import forms
+from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import (
@@ -57,9 +58,13 @@ class ReasonForm(forms.Form):
 class CreditForm(ReasonForm):
     """``key`` is made with the page, so that a form sent twice credits once."""
 
-    amount = MoneyField(label=_("Amount"), most=LARGEST_CREDIT)
+    amount = MoneyField(label=_("Amount"), help_text=settings.BILLING_CURRENCY, most=LARGEST_CREDIT)
     key = forms.UUIDField(widget=forms.HiddenInput)
     field_order = ("amount", "reason", "key")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].help_text = _("The customer reads it in the ledger.")
 
 
 class MomentForm(forms.Form):

@@ -1,13 +1,14 @@
 """The base of every admin page for money, state and logs: to be read, never to be edited."""
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from django.contrib import admin
 from django.db import models
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin, TabularInline
@@ -30,6 +31,13 @@ def as_uuids(words: str) -> str:
     return PUBLIC_ID.sub(uuid_of, words)
 
 
+def linked_all(pages: Iterable[tuple[Any, str]]) -> SafeString:
+    """Return links, each of (words, address), in the colour that the admin's other links have."""
+    css = "text-primary-600 dark:text-primary-500"
+    found = [(address, css, words) for words, address in pages]
+    return format_html_join(" · ", '<a href="{}" class="{}">{}</a>', found)
+
+
 def linked(name: str, label: Any) -> Any:
     """Return a column that shows the related row ``name`` and leads to its page."""
 
@@ -39,7 +47,7 @@ def linked(name: str, label: Any) -> Any:
         if other is None:
             return "–"
         address = f"admin:{other._meta.app_label}_{other._meta.model_name}_change"
-        return format_html('<a href="{}">{}</a>', reverse(address, args=[other.pk]), other)
+        return linked_all([(other, reverse(address, args=[other.pk]))])
 
     return column
 
@@ -53,10 +61,10 @@ def links(*pages: tuple[Any, str, str]) -> SafeString:
     found = []
     for words, name, rest in pages:
         try:
-            found.append((f"{reverse(name)}{rest}", words))
+            found.append((words, f"{reverse(name)}{rest}"))
         except NoReverseMatch:
             continue
-    return format_html_join(" · ", '<a href="{}">{}</a>', found)
+    return linked_all(found)
 
 
 SEE_ALSO: Final = _("see also")

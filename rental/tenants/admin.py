@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.forms import ChoiceField, ModelChoiceField, ModelForm
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
@@ -20,7 +21,14 @@ from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from rental.records.admin import SEE_ALSO, ReadOnlyAdmin, ReadOnlyInline, linked, links
+from rental.records.admin import (
+    SEE_ALSO,
+    ReadOnlyAdmin,
+    ReadOnlyInline,
+    linked,
+    linked_all,
+    links,
+)
 from rental.records.audit import record_event
 from rental.records.ids import to_text
 from rental.tenants import admin_joining as admin_joining  # registers its pages
@@ -70,7 +78,13 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
     list_filter = ("is_staff", "is_superuser", "is_active")
     search_fields = ("email", "phone", "name")
     filter_horizontal = ("staff_roles",)
-    readonly_fields = ("last_login", "created_at", "email_verified_at", "phone_verified_at")
+    readonly_fields = (
+        "last_login",
+        "created_at",
+        "email_verified_at",
+        "phone_verified_at",
+        "tenants",
+    )
     fieldsets = (
         (
             None,
@@ -82,13 +96,20 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc,type-arg]
                 )
             },
         ),
-        (_("Person"), {"fields": ("name", "language", "last_login", "created_at")}),
+        (_("Person"), {"fields": ("name", "tenants", "language", "last_login", "created_at")}),
         (_("Staff"), {"fields": ("is_active", "is_staff", "is_superuser", "staff_roles")}),
     )
     add_fieldsets = (
         (None, {"fields": ("email", "phone", "name", "language", "password1", "password2")}),
     )
     GRANTS = ("is_staff", "is_superuser", "staff_roles")
+
+    @admin.display(description=_("tenants"))
+    def tenants(self, user: User) -> str:
+        """His tenants: their pages lead to instances, wallets and all else of theirs."""
+        found = Tenant.objects.filter(memberships__user=user).order_by("name")
+        page = "admin:tenants_tenant_change"
+        return linked_all((tenant, reverse(page, args=[tenant.pk])) for tenant in found)
 
     def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
         """A language is chosen, not typed; none is the one of the person's browser."""
@@ -227,7 +248,8 @@ class TenantAdmin(ReadOnlyAdmin):
     form = NewTenantForm
     list_display = ("name", "slug", "status", "verification_level", "created_at")
     list_filter = ("status", "verification_level")
-    search_fields = ("name", "slug")
+    search_fields = ("name", "slug", "memberships__user__email", "memberships__user__phone")
+    search_help_text = _("Name of a tenant, or the e-mail address or phone number of a member.")
     readonly_fields = ("see_also",)
     actions = ("suspend", "resume", "verify_person", "verify_organization")
 

@@ -47,6 +47,15 @@ def test_every_list_and_page_opens(market, tenant, staff, model):
         assert staff.get(page).status_code == 200
 
 
+def test_what_waits_leads_to_the_reasons(market, tenant):
+    running, waiting = make_running(tenant), order(tenant)[0]
+
+    page = admin.site._registry[Instance]
+
+    assert reverse("operate:queue") in page.see_also(waiting)
+    assert reverse("operate:queue") not in page.see_also(running)
+
+
 @pytest.mark.parametrize("model", [Instance, Operation, Notice])
 def test_what_holds_state_is_read_only(market, tenant, staff, model):
     page = admin.site._registry[model]

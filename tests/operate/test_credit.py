@@ -34,6 +34,13 @@ def page_of(tenant) -> str:
     return reverse("operate:credit_tenant", args=[tenant.slug])
 
 
+def test_the_form_says_the_currency_and_who_reads_the_reason(staff, tenant):
+    html = staff.get(page_of(tenant)).content.decode()
+
+    assert '<p class="help">CNY</p>' in html
+    assert "The customer reads it in the ledger." in html
+
+
 def test_a_look_shows_before_and_after_and_moves_nothing(staff, tenant):
     response = staff.post(page_of(tenant), form(step="look"))
 

@@ -43,6 +43,28 @@ def test_every_list_opens(client, boss):
             assert client.get(url(model, str(found.pk), "change")).status_code == 200, model
 
 
+def test_a_person_leads_to_his_tenants(client, boss):
+    user = make_user()
+    tenant = make_tenant(name="Acme", owner=user)
+
+    page = client.get(url(User, str(user.pk), "change")).content.decode()
+
+    assert f'href="{url(Tenant, str(tenant.pk), "change")}"' in page
+    assert ">Acme</a>" in page
+
+
+@pytest.mark.parametrize("typed", ["Acme", "ann@example.com", "13800000000"])
+def test_a_tenant_is_found_by_who_belongs_to_it(client, boss, typed):
+    tenant = make_tenant(
+        name="Acme", slug="a", owner=make_user(email="ann@example.com", phone="+8613800000000")
+    )
+    make_tenant(name="Other", slug="other")
+
+    answer = client.get(url(Tenant), {"q": typed})
+
+    assert list(answer.context["cl"].queryset) == [tenant]
+
+
 def test_a_digest_is_never_shown(client, boss):
     key, _ = make_api_key(make_tenant())
 

@@ -112,4 +112,4 @@ class ContactCode(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.contact} {self.purpose}"
+        return f"{self.get_purpose_display()}: {self.contact}"
