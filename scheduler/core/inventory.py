@@ -136,7 +136,8 @@ class Inventory:
         self.is_held = np.zeros(len(self.nodes), dtype=np.bool_)
 
     def _fill_gpus(self) -> None:
-        self.columns = max((len(gpus) for gpus in self.gpus), default=0)
+        # One at least: a table without columns has no smallest, no fullest, no first.
+        self.columns = max([1, *(len(gpus) for gpus in self.gpus)])
         self.exists = self._table(lambda _: 1, missing=0).astype(np.bool_)
         self.model = self._table(lambda gpu: self.models.of(gpu.model), missing=-1)
         self.memory = self._table(lambda gpu: gpu.model[1], missing=0)

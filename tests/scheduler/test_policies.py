@@ -138,6 +138,16 @@ def test_phi_is_what_stays_idle_after_the_expected_requests():
     assert fill.phi(state_of(room, np.arange(3))).tolist() == [600, 1_800, 3_000]
 
 
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("way", ["numpy", pytest.param("compiled", marks=needs_numba)])
+def test_a_fleet_without_cards_holds_work_without_cards(policy, way):
+    one = board(fleet((0, 8, "A")), policy, (bare(), 1), way=way)
+
+    assert place(one, bare(cpu=8_000)) == (0, [])
+    assert place(one, bare()) is None
+    assert one.choose(whole()) is None
+
+
 # --- properties
 
 kinds = st.one_of(
