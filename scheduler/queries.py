@@ -127,8 +127,8 @@ def queue_places(request_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
     """
     Return which place each waiting request has in its region's queue, from 1; one query.
 
-    First come, first served, but what does not fit holds up nobody behind it: a place tells how
-    many were there before, not how long it takes.
+    By the time of asking: a place tells how many were there before, not how long it takes. Tenants
+    take turns, and what does not fit holds up nobody behind it.
     """
     if not request_ids:
         return {}

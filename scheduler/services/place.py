@@ -70,7 +70,7 @@ class Fenced(Exception):
 
 def run_pass(*, now: datetime, on_placed: OnPlaced) -> PassResult:
     """
-    Place what waits, first come first served, and store why the rest waits.
+    Place what waits, each in its turn (scheduler.core.queue), and store why the rest waits.
 
     ``on_placed`` runs inside each commit's transaction, after requests, allocations, nodes and
     GPUs are locked: it opens the runs, and must lock no instance or wallet (they come before). If

@@ -1,7 +1,7 @@
 """Which policy would have served a region best: its last weeks, replayed. Reads only."""
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -96,5 +96,5 @@ def _visits(*, region: str, begin: datetime, now: datetime) -> list[Visit]:
         )
         is_over = row.state in ("cancelled", "expired")
         until = (row.decided_at if is_over else row.left_at) or now
-        visits.append(Visit(row.requested_at.timestamp(), until.timestamp(), replace(ask.kind)))
+        visits.append(Visit(row.requested_at.timestamp(), until.timestamp(), ask.kind))
     return visits

@@ -208,6 +208,7 @@ LOOKS = [*PUBLIC, *PERSONAL, *TENANT, *OPERATORS]
 # Addresses that are no page: why.
 NO_PAGES = {
     f"{T}find": "answers of the palette",
+    f"{T}instances/counts": "part of the list",
     f"{INS}/row": "part of the list",
     f"{INS}/header": "part of the instance's page",
     f"{INS}/cost.csv": "a file",
