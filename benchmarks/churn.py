@@ -54,10 +54,7 @@ def make_room(name: str, traces: Path | None) -> tuple[Inventory, dict[Kind, int
     if name == "openb":
         if traces is None:
             raise SystemExit("--room openb needs --traces")
-        order = list(range(len(openb.read_nodes(traces))))
-        Dice(1).shuffle(order)
-        nodes = openb.nodes_of(traces, order=order)
-        return Inventory(nodes), openb.counts_of(traces, "default")
+        return openb.shuffled_room(traces, 1), openb.counts_of(traces, "default")
     counts = product.product() if name == "product" else product.catalogue()
     return Inventory(product.nodes_of(NODES[name])), counts
 

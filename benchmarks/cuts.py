@@ -20,9 +20,7 @@ from typing import Any
 from benchmarks import openb
 from benchmarks._shared import print_json, print_table
 from scheduler.core.boards import make_board, make_policy
-from scheduler.core.dice import Dice
 from scheduler.core.forecast import Forecast
-from scheduler.core.inventory import Inventory
 from scheduler.core.kinds import WHOLE, Kind
 
 CUTS = {"whole cards": 1_000, "halves": 500, "quarters": 250, "tenths": 100, "thousandths": 1}
@@ -43,9 +41,7 @@ def cut_to(kind: Kind, size: int) -> Kind:
 def run_once(folder: Path, cut: str, seed: int) -> dict[str, Any]:
     """Return, for each percent that was asked for, what part of the cards is in useful hands."""
     size = CUTS[cut]
-    order = list(range(len(openb.read_nodes(folder))))
-    Dice(seed ^ 0x5EED).shuffle(order)
-    room = Inventory(openb.nodes_of(folder, order=order))
+    room = openb.shuffled_room(folder, seed ^ 0x5EED)
     capacity = int(room.free.sum())
     counts: dict[Kind, int] = {}
     for kind, often in openb.counts_of(folder, "default").items():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.core.dice import Dice
-from scheduler.core.inventory import GpuState, NodeState
+from scheduler.core.inventory import GpuState, Inventory, NodeState
 from scheduler.core.kinds import WHOLE, Kind
 
 NODES: Final = "openb_node_list_gpu_node.csv"
@@ -69,6 +69,13 @@ def nodes_of(folder: Path, *, order: Sequence[int] | None = None) -> list[NodeSt
         )
         for place, at in enumerate(order or range(len(rows)))
     ]
+
+
+def shuffled_room(folder: Path, seed: int) -> Inventory:
+    """Return the empty nodes in a random order, which decides ties."""
+    order = list(range(len(read_nodes(folder))))
+    Dice(seed).shuffle(order)
+    return Inventory(nodes_of(folder, order=order))
 
 
 @cache

@@ -18,9 +18,7 @@ from typing import Any
 from benchmarks import openb
 from benchmarks._shared import print_json, print_table
 from scheduler.core.boards import make_board, make_policy
-from scheduler.core.dice import Dice
 from scheduler.core.forecast import Forecast
-from scheduler.core.inventory import Inventory
 
 POINTS = (90, 95, 100, 130)
 PERCENT = 130
@@ -48,9 +46,7 @@ PUBLISHED = {
 
 def run_once(folder: Path, workload: str, policy: str, seed: int) -> dict[str, Any]:
     pods = openb.read_pods(folder, workload)
-    order = list(range(len(openb.read_nodes(folder))))
-    Dice(seed ^ 0x5EED).shuffle(order)
-    room = Inventory(openb.nodes_of(folder, order=order))
+    room = openb.shuffled_room(folder, seed ^ 0x5EED)
     capacity = int(room.free.sum())
     wanted = openb.arrivals(pods, capacity, percent=PERCENT, seed=seed)
     forecast = Forecast.of(openb.counts_of(folder, workload))

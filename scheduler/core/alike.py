@@ -6,8 +6,6 @@ import numpy as np
 
 from scheduler.core.inventory import Bools, Ints
 
-NO_CARD = -1
-
 
 def first_alike(cards: Bools, left: Ints, model: Ints) -> Ints:
     """

@@ -83,7 +83,7 @@ def may_hold(one: Waiting) -> bool:
     after 1, 2, 4, 8 … hours. So small requests cannot starve a large one for ever, and one that
     nobody makes room for does not keep a room empty.
     """
-    if one.market != "on_demand" or one.kind.total_milli < WHOLE or one.waited_s < HOLD_AFTER:
+    if one.waited_s < HOLD_AFTER or one.market != "on_demand" or one.kind.total_milli < WHOLE:
         return False
     began = HOLD_AFTER << ((one.waited_s // HOLD_AFTER).bit_length() - 1)
     return one.waited_s - began < HOLD_FOR

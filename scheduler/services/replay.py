@@ -1,6 +1,5 @@
 """Which policy would have served a region best: its last weeks, replayed. Reads only."""
 
-import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +13,7 @@ from scheduler.core.placement import Ask
 from scheduler.core.replay import Outcome, Visit, replay
 from scheduler.models import Request
 from scheduler.services.inventory import SHAPE_COLUMNS, load_capacity, shape_of
-from scheduler.services.rules import load_forecast
+from scheduler.services.rules import NOBODY, load_forecast
 
 # In which order equal outcomes are preferred: the simpler first.
 SIMPLEST: Final = ("best_fit", "first_fit", "fgd", "fgdx", "fgdx_filling")
@@ -88,7 +87,7 @@ def _visits(*, region: str, begin: datetime, now: datetime) -> list[Visit]:
     visits = []
     for row in rows:
         ask = Ask(
-            id=uuid.UUID(int=0),
+            id=NOBODY,
             tenant=row.tenant_id,
             shape=shape_of(row),
             region=region,

@@ -10,7 +10,7 @@ from django.db.models import Count
 
 from scheduler.core.forecast import Forecast
 from scheduler.core.kinds import Kind
-from scheduler.core.placement import DEFAULT_POLICY, Ask, Rules
+from scheduler.core.placement import Ask, Rules
 from scheduler.core.queue import Use
 from scheduler.models import Region, Request
 from scheduler.services.inventory import SHAPE_COLUMNS, shape_of
@@ -80,6 +80,3 @@ def load_forecast(*, now: datetime) -> Forecast:
             counts[ask.kind] += row.times
     # A fleet that nobody has asked anything of yet: one whole card is as good a guess as any.
     return Forecast.of(counts or {Kind(): 1})
-
-
-__all__ = ["DEFAULT_POLICY", "load_forecast", "load_rules"]

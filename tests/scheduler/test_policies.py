@@ -5,6 +5,7 @@ import json
 import uuid
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,8 +134,6 @@ def test_phi_is_what_stays_idle_after_the_expected_requests():
     fill = Fill(room, Forecast.of({loose(400): 1}), sequences=3, length=5, seed=1)
 
     # The second node has CPU for one of them, the third for none.
-    import numpy as np
-
     assert fill.phi(state_of(room, np.arange(3))).tolist() == [600, 1_800, 3_000]
 
 

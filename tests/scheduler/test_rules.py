@@ -7,10 +7,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
+from rental.records.clock import database_now
 from scheduler.core.placement import Rules
 from scheduler.core.queue import Use
 from scheduler.core.replay import Outcome
-from scheduler.models import Region, Request
+from scheduler.models import Allocation, Region, Request
 from scheduler.services.allocations import order_gone
 from scheduler.services.replay import best_of, replay_requests
 from scheduler.services.requests import Shape
@@ -56,14 +57,8 @@ def test_tenants_hold_what_their_slices_and_allocations_say_until_it_is_released
     )
     for placed in result.placed:
         order_gone(allocation_id=placed.allocation_id, now=NOON)
-        say(phase(_allocation(placed), "gone", seq=1))
+        say(phase(Allocation.objects.get(pk=placed.allocation_id), "gone", seq=1))
     assert load_rules(now=NOON).held == {}
-
-
-def _allocation(placed):
-    from scheduler.models import Allocation
-
-    return Allocation.objects.get(pk=placed.allocation_id)
 
 
 def test_the_total_is_what_there_is_sold_or_not():
@@ -183,8 +178,6 @@ def test_the_simplest_that_is_as_good_suits():
 
 def test_the_command_prints_a_table_and_says_which_suits():
     make_node(gpus=1)
-    from rental.records.clock import database_now
-
     make_request(shape=A_CARD, at=database_now() - timedelta(hours=1))
     out = StringIO()
 
