@@ -87,7 +87,8 @@ def read_pods(folder: Path, workload: str) -> tuple[Kind, ...]:
 def _kind_of(row: dict[str, str]) -> Kind:
     count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
     is_share = count == 1 and milli < WHOLE
-    models = sorted(name for name in row["gpu_spec"].split("|") if name)
+    tied_to = row.get("gpu_spec") or ""  # multigpu… have no such column
+    models = sorted(name for name in tied_to.split("|") if name)
     return Kind(
         mode="share_shared" if is_share else "whole",
         count=count,

@@ -21,21 +21,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Reversal',
-            fields=[
-                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('charge_id', models.UUIDField()),
-                ('units', django.contrib.postgres.fields.ranges.BigIntegerRangeField()),
-                ('amount', models.BigIntegerField()),
-                ('created_at', models.DateTimeField()),
-            ],
-            options={
-                'verbose_name': 'reversal',
-                'verbose_name_plural': 'reversals',
-                'abstract': False,
-            },
-        ),
-        migrations.CreateModel(
             name='Run',
             fields=[
                 ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
@@ -51,20 +36,25 @@ class Migration(migrations.Migration):
                 ('suspect', models.BooleanField(default=False)),
                 ('settled', models.BooleanField(default=False)),
                 ('reckoned', models.BooleanField(default=False)),
+                ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='tenants.tenant')),
             ],
             options={
                 'verbose_name': 'run',
                 'verbose_name_plural': 'runs',
-            },
-        ),
-        migrations.CreateModel(
-            name='RunDirty',
-            fields=[
-                ('run_id', models.UUIDField(primary_key=True, serialize=False)),
-            ],
-            options={
-                'verbose_name': 'changed run',
-                'verbose_name_plural': 'changed runs',
+                'indexes': [
+                    models.Index(condition=models.Q(('settled', False)), fields=['tenant', 'id'], name='run_unsettled'),
+                    models.Index(condition=models.Q(('closed_at__isnull', False), ('settled', False)), fields=['tenant'], name='run_closed_unsettled'),
+                    models.Index(condition=models.Q(('closed_at__isnull', True), ('started_at__isnull', True)), fields=['id'], name='run_not_started'),
+                    models.Index(condition=models.Q(('reckoned', False)), fields=['tenant'], name='run_not_reckoned'),
+                    models.Index(fields=['instance_id', 'id'], name='run_of_instance'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('closed_at__isnull', True)), fields=('allocation_id',), name='one_open_run_an_allocation'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('closed_at__isnull', True), ('closed_at_tick__isnull', True)), models.Q(('closed_at__isnull', False), ('closed_at_tick__gte', 0)), _connector='OR'), name='a_closed_run_says_at_which_tick'),
+                    models.CheckConstraint(condition=models.Q(('settled', False), ('closed_at__isnull', False), _connector='OR'), name='a_settled_run_is_closed'),
+                    models.CheckConstraint(condition=models.Q(('started_at__isnull', True), ('started_at__gte', models.F('opened_at')), _connector='OR'), name='a_run_starts_after_it_opened'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -78,77 +68,18 @@ class Migration(migrations.Migration):
                 ('share_numerator', models.IntegerField(default=1)),
                 ('share_denominator', models.IntegerField(default=1)),
                 ('cover', models.UUIDField(blank=True, null=True)),
+                ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='segments', to='billing.run')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
             ],
             options={
                 'verbose_name': 'segment',
                 'verbose_name_plural': 'segments',
-            },
-        ),
-        migrations.CreateModel(
-            name='Stretch',
-            fields=[
-                ('pk', models.CompositePrimaryKey('run_id', 'from_tick', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('run_id', models.UUIDField()),
-                ('from_tick', models.BigIntegerField()),
-                ('until_tick', models.BigIntegerField()),
-                ('net_out', models.BigIntegerField(default=0)),
-                ('net_in', models.BigIntegerField(default=0)),
-                ('received_at', models.DateTimeField()),
-            ],
-            options={
-                'verbose_name': 'stretch',
-                'verbose_name_plural': 'stretches',
-            },
-        ),
-        migrations.CreateModel(
-            name='Transfer',
-            fields=[
-                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('key', models.CharField(max_length=120, unique=True)),
-                ('amount', models.BigIntegerField()),
-                ('code', models.CharField(max_length=24)),
-                ('reason', models.TextField(blank=True)),
-                ('group_id', models.UUIDField(blank=True, null=True)),
-                ('effective_at', models.DateTimeField()),
-            ],
-            options={
-                'verbose_name': 'transfer',
-                'verbose_name_plural': 'transfers',
-                'abstract': False,
-            },
-        ),
-        migrations.CreateModel(
-            name='Waiver',
-            fields=[
-                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('ticks', django.contrib.postgres.fields.ranges.BigIntegerRangeField()),
-                ('reason', models.TextField()),
-                ('created_at', models.DateTimeField()),
-            ],
-            options={
-                'verbose_name': 'waiver',
-                'verbose_name_plural': 'waivers',
-                'abstract': False,
-            },
-        ),
-        migrations.CreateModel(
-            name='Wallet',
-            fields=[
-                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('cash', 'cash'), ('gift', 'gift')], default='cash', max_length=8)),
-                ('currency', models.CharField(max_length=3)),
-                ('scope', models.CharField(blank=True, max_length=200)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('posted', models.BigIntegerField(default=0)),
-                ('held', models.BigIntegerField(default=0)),
-                ('credit_limit', models.BigIntegerField(default=0)),
-                ('burn', models.BigIntegerField(default=0)),
-                ('exhausts_at', models.DateTimeField(blank=True, null=True)),
-                ('settled_at', models.DateTimeField(blank=True, null=True)),
-            ],
-            options={
-                'verbose_name': 'wallet',
-                'verbose_name_plural': 'wallets',
+                'constraints': [
+                    models.UniqueConstraint(fields=('run', 'from_tick'), name='one_segment_begins_at_a_tick'),
+                    models.CheckConstraint(condition=models.Q(('from_tick__gte', 0), models.Q(('until_tick__isnull', True), ('until_tick__gt', models.F('from_tick')), _connector='OR')), name='a_segment_has_ticks'),
+                    models.CheckConstraint(condition=models.Q(('share_denominator__gt', 0), ('share_numerator__gt', 0)), name='a_share_is_positive'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -162,37 +93,38 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'account',
                 'verbose_name_plural': 'accounts',
+                'constraints': [
+                    models.UniqueConstraint(fields=('tenant', 'kind', 'currency'), name='one_account_of_a_kind', nulls_distinct=False),
+                    models.CheckConstraint(condition=models.Q(models.Q(('kind__in', ['cash', 'receivable']), ('tenant__isnull', False)), models.Q(('kind__in', ['revenue', 'issued', 'rounding']), ('tenant__isnull', True)), _connector='OR'), name='an_account_is_a_tenants_or_the_operators'),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Hold',
+            name='Transfer',
             fields=[
                 ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('instance_id', models.UUIDField()),
-                ('burn', models.BigIntegerField()),
+                ('key', models.CharField(max_length=120, unique=True)),
                 ('amount', models.BigIntegerField()),
-                ('state', models.CharField(choices=[('pending', 'pending'), ('freed', 'freed')], default='pending', max_length=8)),
-                ('placed_at', models.DateTimeField()),
-                ('freed_at', models.DateTimeField(blank=True, null=True)),
-                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='holds', to='tenants.tenant')),
+                ('code', models.CharField(max_length=24)),
+                ('reason', models.TextField(blank=True)),
+                ('group_id', models.UUIDField(blank=True, null=True)),
+                ('effective_at', models.DateTimeField()),
+                ('credit', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='credits', to='billing.account')),
+                ('debit', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='debits', to='billing.account')),
+                ('reverses', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='reversed_by', to='billing.transfer')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
             ],
             options={
-                'verbose_name': 'hold',
-                'verbose_name_plural': 'holds',
-            },
-        ),
-        migrations.CreateModel(
-            name='Posting',
-            fields=[
-                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('total', models.BigIntegerField()),
-                ('created_at', models.DateTimeField()),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
-            ],
-            options={
-                'verbose_name': 'posting',
-                'verbose_name_plural': 'postings',
+                'verbose_name': 'transfer',
+                'verbose_name_plural': 'transfers',
                 'abstract': False,
+                'indexes': [
+                    models.Index(fields=['tenant', 'id'], name='transfer_page'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('amount__gt', 0)), name='a_transfer_moves_something'),
+                    models.CheckConstraint(condition=models.Q(('debit', models.F('credit')), _negated=True), name='a_transfer_has_two_accounts'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -214,6 +146,157 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Reversal',
+            fields=[
+                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                ('charge_id', models.UUIDField()),
+                ('units', django.contrib.postgres.fields.ranges.BigIntegerRangeField()),
+                ('amount', models.BigIntegerField()),
+                ('created_at', models.DateTimeField()),
+                ('price_version', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.priceversion')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reversals', to='billing.run')),
+                ('segment', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.segment')),
+                ('transfer', models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.transfer')),
+            ],
+            options={
+                'verbose_name': 'reversal',
+                'verbose_name_plural': 'reversals',
+                'abstract': False,
+                'constraints': [
+                    django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('run', '='), ('units', '&&')], name='no_unit_is_reversed_twice'),
+                    models.CheckConstraint(condition=models.Q(('units__isempty', False), ('amount__gte', 0)), name='a_reversal_is_for_something'),
+                    models.CheckConstraint(condition=models.Q(('amount', 0), ('transfer__isnull', False), _connector='OR'), name='a_reversal_moves_its_amount'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name='RunDirty',
+            fields=[
+                ('run_id', models.UUIDField(primary_key=True, serialize=False)),
+            ],
+            options={
+                'verbose_name': 'changed run',
+                'verbose_name_plural': 'changed runs',
+            },
+        ),
+        migrations.CreateModel(
+            name='Stretch',
+            fields=[
+                ('pk', models.CompositePrimaryKey('run_id', 'from_tick', blank=True, editable=False, primary_key=True, serialize=False)),
+                ('run_id', models.UUIDField()),
+                ('from_tick', models.BigIntegerField()),
+                ('until_tick', models.BigIntegerField()),
+                ('net_out', models.BigIntegerField(default=0)),
+                ('net_in', models.BigIntegerField(default=0)),
+                ('received_at', models.DateTimeField()),
+            ],
+            options={
+                'verbose_name': 'stretch',
+                'verbose_name_plural': 'stretches',
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('from_tick__gte', 0), ('until_tick__gt', models.F('from_tick'))), name='a_stretch_has_ticks'),
+                    models.CheckConstraint(condition=models.Q(('net_in__gte', 0), ('net_out__gte', 0)), name='bytes_are_not_negative'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name='Waiver',
+            fields=[
+                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                ('ticks', django.contrib.postgres.fields.ranges.BigIntegerRangeField()),
+                ('reason', models.TextField()),
+                ('created_at', models.DateTimeField()),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='waivers', to='billing.run')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+            ],
+            options={
+                'verbose_name': 'waiver',
+                'verbose_name_plural': 'waivers',
+                'abstract': False,
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('ticks__isempty', False), ('ticks__startswith__gte', 0)), name='a_waiver_has_ticks'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name='Wallet',
+            fields=[
+                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                ('kind', models.CharField(choices=[('cash', 'cash'), ('gift', 'gift')], default='cash', max_length=8)),
+                ('currency', models.CharField(max_length=3)),
+                ('scope', models.CharField(blank=True, max_length=200)),
+                ('expires_at', models.DateTimeField(blank=True, null=True)),
+                ('posted', models.BigIntegerField(default=0)),
+                ('held', models.BigIntegerField(default=0)),
+                ('credit_limit', models.BigIntegerField(default=0)),
+                ('burn', models.BigIntegerField(default=0)),
+                ('exhausts_at', models.DateTimeField(blank=True, null=True)),
+                ('settled_at', models.DateTimeField(blank=True, null=True)),
+                ('account', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='wallet', to='billing.account')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='wallets', to='tenants.tenant')),
+            ],
+            options={
+                'verbose_name': 'wallet',
+                'verbose_name_plural': 'wallets',
+                'indexes': [
+                    models.Index(condition=models.Q(('exhausts_at__isnull', False)), fields=['exhausts_at'], name='wallet_exhausts'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(fields=('tenant', 'kind', 'currency'), name='one_wallet_of_a_kind'),
+                    models.CheckConstraint(condition=models.Q(('held__gte', 0)), name='held_is_not_negative'),
+                    models.CheckConstraint(condition=models.Q(('credit_limit__gte', 0)), name='a_credit_limit_is_not_negative'),
+                    models.CheckConstraint(condition=models.Q(('posted__gte', django.db.models.expressions.CombinedExpression(models.F('credit_limit'), '*', models.Value(-1)))), name='a_wallet_is_never_below_its_credit_limit'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name='Hold',
+            fields=[
+                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                ('instance_id', models.UUIDField()),
+                ('burn', models.BigIntegerField()),
+                ('amount', models.BigIntegerField()),
+                ('state', models.CharField(choices=[('pending', 'pending'), ('freed', 'freed')], default='pending', max_length=8)),
+                ('placed_at', models.DateTimeField()),
+                ('freed_at', models.DateTimeField(blank=True, null=True)),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='holds', to='tenants.tenant')),
+            ],
+            options={
+                'verbose_name': 'hold',
+                'verbose_name_plural': 'holds',
+                'indexes': [
+                    models.Index(condition=models.Q(('state', 'pending')), fields=['tenant'], name='hold_pending'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('state', 'pending')), fields=('instance_id',), name='one_pending_hold_an_instance'),
+                    models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='a_hold_is_not_negative'),
+                    models.CheckConstraint(condition=models.Q(('burn__gte', 0)), name='a_burn_is_not_negative'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('freed_at__isnull', True), ('state', 'pending')), models.Q(('freed_at__isnull', False), ('state', 'freed')), _connector='OR'), name='a_freed_hold_says_when'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name='Posting',
+            fields=[
+                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                ('total', models.BigIntegerField()),
+                ('created_at', models.DateTimeField()),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                ('arrears', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='posting_in_arrears', to='billing.transfer')),
+                ('transfer', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='posting', to='billing.transfer')),
+            ],
+            options={
+                'verbose_name': 'posting',
+                'verbose_name_plural': 'postings',
+                'abstract': False,
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('total__gte', 0)), name='a_posting_is_not_negative'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('arrears__isnull', True), ('total', 0), ('transfer__isnull', True)), models.Q(('total__gt', 0), models.Q(('transfer__isnull', False), ('arrears__isnull', False), _connector='OR')), _connector='OR'), name='a_posting_moves_its_total'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name='Charge',
             fields=[
                 ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
@@ -227,11 +310,20 @@ class Migration(migrations.Migration):
                 ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
                 ('posting', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.posting')),
                 ('price_version', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.priceversion')),
+                ('run', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='charges', to='billing.run')),
+                ('segment', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.segment')),
             ],
             options={
                 'verbose_name': 'charge',
                 'verbose_name_plural': 'charges',
                 'abstract': False,
+                'indexes': [
+                    models.Index(fields=['tenant', 'id'], name='charge_page'),
+                ],
+                'constraints': [
+                    django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('component', 'compute')), expressions=[('run', '='), ('units', '&&')], name='no_tick_is_charged_twice'),
+                    models.CheckConstraint(condition=models.Q(('units__isempty', False), ('units__startswith__gte', 0), ('units_before__gte', 0), ('amount__gte', 0)), name='a_charge_is_for_something'),
+                ],
             },
         ),
         pgtrigger.migrations.AddTrigger(
@@ -241,16 +333,6 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='priceversion',
             trigger=pgtrigger.compiler.Trigger(name='the_past_is_never_repriced', sql=pgtrigger.compiler.UpsertTriggerSql(func="\n                    IF (NEW.id, NEW.price_key, NEW.currency, lower(NEW.during), NEW.price, NEW.unit,\n                        NEW.unit_bytes, NEW.created_at)\n                       IS DISTINCT FROM\n                       (OLD.id, OLD.price_key, OLD.currency, lower(OLD.during), OLD.price, OLD.unit,\n                        OLD.unit_bytes, OLD.created_at)\n                    THEN\n                        RAISE EXCEPTION 'a price version is never changed, only closed'\n                            USING ERRCODE = 'check_violation';\n                    END IF;\n                    IF NOT upper_inf(OLD.during) THEN\n                        RAISE EXCEPTION 'this price version is closed already'\n                            USING ERRCODE = 'check_violation';\n                    END IF;\n                    IF upper(NEW.during) < clock_timestamp() - interval '5 seconds' THEN\n                        RAISE EXCEPTION 'a price version is closed at a future time only'\n                            USING ERRCODE = 'check_violation';\n                    END IF;\n                    RETURN NEW;\n                ", hash='40569c6a6854b78def9ef1c6703d7515f270906f', operation='UPDATE', pgid='pgtrigger_the_past_is_never_repriced_f5b81', table='billing_priceversion', when='BEFORE')),
-        ),
-        migrations.AddField(
-            model_name='reversal',
-            name='price_version',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.priceversion'),
-        ),
-        migrations.AddField(
-            model_name='reversal',
-            name='tenant',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant'),
         ),
         migrations.CreateModel(
             name='Tally',
@@ -263,202 +345,6 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'tallies',
             },
         ),
-        migrations.AddField(
-            model_name='run',
-            name='project',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project'),
-        ),
-        migrations.AddField(
-            model_name='run',
-            name='tenant',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='tenants.tenant'),
-        ),
-        migrations.AddField(
-            model_name='reversal',
-            name='run',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reversals', to='billing.run'),
-        ),
-        migrations.AddField(
-            model_name='charge',
-            name='run',
-            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='charges', to='billing.run'),
-        ),
-        migrations.AddField(
-            model_name='segment',
-            name='project',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project'),
-        ),
-        migrations.AddField(
-            model_name='segment',
-            name='run',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='segments', to='billing.run'),
-        ),
-        migrations.AddField(
-            model_name='segment',
-            name='tenant',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant'),
-        ),
-        migrations.AddField(
-            model_name='reversal',
-            name='segment',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.segment'),
-        ),
-        migrations.AddField(
-            model_name='charge',
-            name='segment',
-            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.segment'),
-        ),
-        migrations.AddConstraint(
-            model_name='stretch',
-            constraint=models.CheckConstraint(condition=models.Q(('from_tick__gte', 0), ('until_tick__gt', models.F('from_tick'))), name='a_stretch_has_ticks'),
-        ),
-        migrations.AddConstraint(
-            model_name='stretch',
-            constraint=models.CheckConstraint(condition=models.Q(('net_in__gte', 0), ('net_out__gte', 0)), name='bytes_are_not_negative'),
-        ),
-        migrations.AddField(
-            model_name='transfer',
-            name='credit',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='credits', to='billing.account'),
-        ),
-        migrations.AddField(
-            model_name='transfer',
-            name='debit',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='debits', to='billing.account'),
-        ),
-        migrations.AddField(
-            model_name='transfer',
-            name='reverses',
-            field=models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='reversed_by', to='billing.transfer'),
-        ),
-        migrations.AddField(
-            model_name='transfer',
-            name='tenant',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant'),
-        ),
-        migrations.AddField(
-            model_name='reversal',
-            name='transfer',
-            field=models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.transfer'),
-        ),
-        migrations.AddField(
-            model_name='posting',
-            name='arrears',
-            field=models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='posting_in_arrears', to='billing.transfer'),
-        ),
-        migrations.AddField(
-            model_name='posting',
-            name='transfer',
-            field=models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='posting', to='billing.transfer'),
-        ),
-        migrations.AddField(
-            model_name='waiver',
-            name='run',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='waivers', to='billing.run'),
-        ),
-        migrations.AddField(
-            model_name='waiver',
-            name='tenant',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant'),
-        ),
-        migrations.AddField(
-            model_name='wallet',
-            name='account',
-            field=models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='wallet', to='billing.account'),
-        ),
-        migrations.AddField(
-            model_name='wallet',
-            name='tenant',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='wallets', to='tenants.tenant'),
-        ),
-        migrations.AddConstraint(
-            model_name='account',
-            constraint=models.UniqueConstraint(fields=('tenant', 'kind', 'currency'), name='one_account_of_a_kind', nulls_distinct=False),
-        ),
-        migrations.AddConstraint(
-            model_name='account',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('kind__in', ['cash', 'receivable']), ('tenant__isnull', False)), models.Q(('kind__in', ['revenue', 'issued', 'rounding']), ('tenant__isnull', True)), _connector='OR'), name='an_account_is_a_tenants_or_the_operators'),
-        ),
-        migrations.AddIndex(
-            model_name='hold',
-            index=models.Index(condition=models.Q(('state', 'pending')), fields=['tenant'], name='hold_pending'),
-        ),
-        migrations.AddConstraint(
-            model_name='hold',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'pending')), fields=('instance_id',), name='one_pending_hold_an_instance'),
-        ),
-        migrations.AddConstraint(
-            model_name='hold',
-            constraint=models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='a_hold_is_not_negative'),
-        ),
-        migrations.AddConstraint(
-            model_name='hold',
-            constraint=models.CheckConstraint(condition=models.Q(('burn__gte', 0)), name='a_burn_is_not_negative'),
-        ),
-        migrations.AddConstraint(
-            model_name='hold',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('freed_at__isnull', True), ('state', 'pending')), models.Q(('freed_at__isnull', False), ('state', 'freed')), _connector='OR'), name='a_freed_hold_says_when'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('settled', False)), fields=['tenant', 'id'], name='run_unsettled'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('closed_at__isnull', False), ('settled', False)), fields=['tenant'], name='run_closed_unsettled'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('closed_at__isnull', True), ('started_at__isnull', True)), fields=['id'], name='run_not_started'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('reckoned', False)), fields=['tenant'], name='run_not_reckoned'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['instance_id', 'id'], name='run_of_instance'),
-        ),
-        migrations.AddConstraint(
-            model_name='run',
-            constraint=models.UniqueConstraint(condition=models.Q(('closed_at__isnull', True)), fields=('allocation_id',), name='one_open_run_an_allocation'),
-        ),
-        migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('closed_at__isnull', True), ('closed_at_tick__isnull', True)), models.Q(('closed_at__isnull', False), ('closed_at_tick__gte', 0)), _connector='OR'), name='a_closed_run_says_at_which_tick'),
-        ),
-        migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('settled', False), ('closed_at__isnull', False), _connector='OR'), name='a_settled_run_is_closed'),
-        ),
-        migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('started_at__isnull', True), ('started_at__gte', models.F('opened_at')), _connector='OR'), name='a_run_starts_after_it_opened'),
-        ),
-        migrations.AddConstraint(
-            model_name='segment',
-            constraint=models.UniqueConstraint(fields=('run', 'from_tick'), name='one_segment_begins_at_a_tick'),
-        ),
-        migrations.AddConstraint(
-            model_name='segment',
-            constraint=models.CheckConstraint(condition=models.Q(('from_tick__gte', 0), models.Q(('until_tick__isnull', True), ('until_tick__gt', models.F('from_tick')), _connector='OR')), name='a_segment_has_ticks'),
-        ),
-        migrations.AddConstraint(
-            model_name='segment',
-            constraint=models.CheckConstraint(condition=models.Q(('share_denominator__gt', 0), ('share_numerator__gt', 0)), name='a_share_is_positive'),
-        ),
-        migrations.AddIndex(
-            model_name='charge',
-            index=models.Index(fields=['tenant', 'id'], name='charge_page'),
-        ),
-        migrations.AddConstraint(
-            model_name='charge',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('component', 'compute')), expressions=[('run', '='), ('units', '&&')], name='no_tick_is_charged_twice'),
-        ),
-        migrations.AddConstraint(
-            model_name='charge',
-            constraint=models.CheckConstraint(condition=models.Q(('units__isempty', False), ('units__startswith__gte', 0), ('units_before__gte', 0), ('amount__gte', 0)), name='a_charge_is_for_something'),
-        ),
         pgtrigger.migrations.AddTrigger(
             model_name='charge',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_changed', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='8e6a9533c07c389b4d702e30a10538f60d465cb8', operation='UPDATE', pgid='pgtrigger_rows_are_never_changed_e8d7f', table='billing_charge', when='BEFORE')),
@@ -466,18 +352,6 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='charge',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='615171e756910a29311a5ec36f21c2cb42b768a3', operation='DELETE', pgid='pgtrigger_rows_are_never_deleted_7ff1b', table='billing_charge', when='BEFORE')),
-        ),
-        migrations.AddIndex(
-            model_name='transfer',
-            index=models.Index(fields=['tenant', 'id'], name='transfer_page'),
-        ),
-        migrations.AddConstraint(
-            model_name='transfer',
-            constraint=models.CheckConstraint(condition=models.Q(('amount__gt', 0)), name='a_transfer_moves_something'),
-        ),
-        migrations.AddConstraint(
-            model_name='transfer',
-            constraint=models.CheckConstraint(condition=models.Q(('debit', models.F('credit')), _negated=True), name='a_transfer_has_two_accounts'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='transfer',
@@ -487,18 +361,6 @@ class Migration(migrations.Migration):
             model_name='transfer',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='f057ffabf388f74176f39b151441353819665636', operation='DELETE', pgid='pgtrigger_rows_are_never_deleted_3aeb6', table='billing_transfer', when='BEFORE')),
         ),
-        migrations.AddConstraint(
-            model_name='reversal',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('run', '='), ('units', '&&')], name='no_unit_is_reversed_twice'),
-        ),
-        migrations.AddConstraint(
-            model_name='reversal',
-            constraint=models.CheckConstraint(condition=models.Q(('units__isempty', False), ('amount__gte', 0)), name='a_reversal_is_for_something'),
-        ),
-        migrations.AddConstraint(
-            model_name='reversal',
-            constraint=models.CheckConstraint(condition=models.Q(('amount', 0), ('transfer__isnull', False), _connector='OR'), name='a_reversal_moves_its_amount'),
-        ),
         pgtrigger.migrations.AddTrigger(
             model_name='reversal',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_changed', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='a0a92ef5af178321857bd7493a32c81037972a30', operation='UPDATE', pgid='pgtrigger_rows_are_never_changed_1e481', table='billing_reversal', when='BEFORE')),
@@ -506,14 +368,6 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='reversal',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='a81e0504aae494b4e8f3c50c57250298f65c6d93', operation='DELETE', pgid='pgtrigger_rows_are_never_deleted_918d0', table='billing_reversal', when='BEFORE')),
-        ),
-        migrations.AddConstraint(
-            model_name='posting',
-            constraint=models.CheckConstraint(condition=models.Q(('total__gte', 0)), name='a_posting_is_not_negative'),
-        ),
-        migrations.AddConstraint(
-            model_name='posting',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('arrears__isnull', True), ('total', 0), ('transfer__isnull', True)), models.Q(('total__gt', 0), models.Q(('transfer__isnull', False), ('arrears__isnull', False), _connector='OR')), _connector='OR'), name='a_posting_moves_its_total'),
         ),
         pgtrigger.migrations.AddTrigger(
             model_name='posting',
@@ -523,10 +377,6 @@ class Migration(migrations.Migration):
             model_name='posting',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='f7e7d7d3ea3f653ef8a959a6373f8aa23d073fdf', operation='DELETE', pgid='pgtrigger_rows_are_never_deleted_d59d3', table='billing_posting', when='BEFORE')),
         ),
-        migrations.AddConstraint(
-            model_name='waiver',
-            constraint=models.CheckConstraint(condition=models.Q(('ticks__isempty', False), ('ticks__startswith__gte', 0)), name='a_waiver_has_ticks'),
-        ),
         pgtrigger.migrations.AddTrigger(
             model_name='waiver',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_changed', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot update rows from % table', TG_TABLE_NAME;", hash='0b9f001e6072e819c4154effaf986c2fad5599af', operation='UPDATE', pgid='pgtrigger_rows_are_never_changed_f6076', table='billing_waiver', when='BEFORE')),
@@ -534,25 +384,5 @@ class Migration(migrations.Migration):
         pgtrigger.migrations.AddTrigger(
             model_name='waiver',
             trigger=pgtrigger.compiler.Trigger(name='rows_are_never_deleted', sql=pgtrigger.compiler.UpsertTriggerSql(func="RAISE EXCEPTION 'pgtrigger: Cannot delete rows from % table', TG_TABLE_NAME;", hash='ac881e8296d2755c44e991334149a332a5781bc1', operation='DELETE', pgid='pgtrigger_rows_are_never_deleted_fa802', table='billing_waiver', when='BEFORE')),
-        ),
-        migrations.AddIndex(
-            model_name='wallet',
-            index=models.Index(condition=models.Q(('exhausts_at__isnull', False)), fields=['exhausts_at'], name='wallet_exhausts'),
-        ),
-        migrations.AddConstraint(
-            model_name='wallet',
-            constraint=models.UniqueConstraint(fields=('tenant', 'kind', 'currency'), name='one_wallet_of_a_kind'),
-        ),
-        migrations.AddConstraint(
-            model_name='wallet',
-            constraint=models.CheckConstraint(condition=models.Q(('held__gte', 0)), name='held_is_not_negative'),
-        ),
-        migrations.AddConstraint(
-            model_name='wallet',
-            constraint=models.CheckConstraint(condition=models.Q(('credit_limit__gte', 0)), name='a_credit_limit_is_not_negative'),
-        ),
-        migrations.AddConstraint(
-            model_name='wallet',
-            constraint=models.CheckConstraint(condition=models.Q(('posted__gte', django.db.models.expressions.CombinedExpression(models.F('credit_limit'), '*', models.Value(-1)))), name='a_wallet_is_never_below_its_credit_limit'),
         ),
     ]

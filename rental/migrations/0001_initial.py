@@ -113,6 +113,20 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'instance',
                 'verbose_name_plural': 'instances',
+                'indexes': [
+                    models.Index(fields=['tenant', '-id'], name='instance_of_tenant'),
+                    models.Index(condition=models.Q(('state__in', ['migrating', 'provisioning', 'pulling', 'queued', 'recycled', 'releasing', 'starting', 'stopping'])), fields=['deadline_at'], name='instance_deadline'),
+                    models.Index(condition=models.Q(('state__in', ['stopped', 'failed', 'deleted']), _negated=True), fields=['state'], name='instance_live'),
+                ],
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'provisioning', 'pulling', 'starting', 'running', 'stopping', 'stopped', 'migrating', 'failed', 'releasing', 'recycled', 'deleted'])), name='instance_state_is_known'),
+                    models.CheckConstraint(condition=models.Q(('desired_state__in', ['running', 'stopped', 'deleted'])), name='instance_desired_state_is_known'),
+                    models.CheckConstraint(condition=models.Q(('health__in', ['ok', 'degraded', 'unreachable', 'unknown'])), name='instance_health_is_known'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['migrating', 'provisioning', 'pulling', 'queued', 'recycled', 'releasing', 'starting', 'stopping']), _negated=True), ('deadline_at__isnull', False), _connector='OR'), name='instance_in_a_passing_state_has_a_deadline'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('deleted_at__isnull', False), ('state', 'deleted')), models.Q(models.Q(('state', 'deleted'), _negated=True), ('deleted_at__isnull', True)), _connector='OR'), name='instance_deleted_knows_when'),
+                    models.CheckConstraint(condition=models.Q(('observed_generation__lte', models.F('generation'))), name='instance_observes_no_future_generation'),
+                    models.CheckConstraint(condition=models.Q(('session__gte', 1), ('timers_session__lte', models.F('session'))), name='instance_timers_belong_to_a_session'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -133,6 +147,13 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'operation',
                 'verbose_name_plural': 'operations',
+                'indexes': [
+                    models.Index(fields=['tenant', '-id'], name='operation_of_tenant'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('state', 'running')), fields=('instance',), name='instance_runs_one_operation_at_a_time'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', True), ('state', 'running')), models.Q(models.Q(('state', 'running'), _negated=True), ('finished_at__isnull', False)), _connector='OR'), name='operation_that_ended_knows_when'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -158,6 +179,10 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'quote',
                 'verbose_name_plural': 'quotes',
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('price__gte', 0), ('total_per_hour', django.db.models.expressions.CombinedExpression(models.F('price'), '*', models.F('count')))), name='quote_total_is_price_times_count'),
+                    models.CheckConstraint(condition=models.Q(('expires_at__gt', models.F('created_at'))), name='quote_expires_after_it_is_made'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -174,6 +199,9 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'secret',
                 'verbose_name_plural': 'secrets',
+                'constraints': [
+                    models.UniqueConstraint(fields=('tenant', 'name'), name='secret_has_one_value_a_name'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -212,69 +240,5 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'notices',
                 'constraints': [models.UniqueConstraint(condition=models.Q(('withdrawn_at__isnull', True)), fields=('instance', 'kind'), name='instance_has_one_standing_notice_of_a_kind')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(fields=['tenant', '-id'], name='instance_of_tenant'),
-        ),
-        migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(condition=models.Q(('state__in', ['migrating', 'provisioning', 'pulling', 'queued', 'recycled', 'releasing', 'starting', 'stopping'])), fields=['deadline_at'], name='instance_deadline'),
-        ),
-        migrations.AddIndex(
-            model_name='instance',
-            index=models.Index(condition=models.Q(('state__in', ['stopped', 'failed', 'deleted']), _negated=True), fields=['state'], name='instance_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'provisioning', 'pulling', 'starting', 'running', 'stopping', 'stopped', 'migrating', 'failed', 'releasing', 'recycled', 'deleted'])), name='instance_state_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('desired_state__in', ['running', 'stopped', 'deleted'])), name='instance_desired_state_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('health__in', ['ok', 'degraded', 'unreachable', 'unknown'])), name='instance_health_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['migrating', 'provisioning', 'pulling', 'queued', 'recycled', 'releasing', 'starting', 'stopping']), _negated=True), ('deadline_at__isnull', False), _connector='OR'), name='instance_in_a_passing_state_has_a_deadline'),
-        ),
-        migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('deleted_at__isnull', False), ('state', 'deleted')), models.Q(models.Q(('state', 'deleted'), _negated=True), ('deleted_at__isnull', True)), _connector='OR'), name='instance_deleted_knows_when'),
-        ),
-        migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('observed_generation__lte', models.F('generation'))), name='instance_observes_no_future_generation'),
-        ),
-        migrations.AddConstraint(
-            model_name='instance',
-            constraint=models.CheckConstraint(condition=models.Q(('session__gte', 1), ('timers_session__lte', models.F('session'))), name='instance_timers_belong_to_a_session'),
-        ),
-        migrations.AddIndex(
-            model_name='operation',
-            index=models.Index(fields=['tenant', '-id'], name='operation_of_tenant'),
-        ),
-        migrations.AddConstraint(
-            model_name='operation',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'running')), fields=('instance',), name='instance_runs_one_operation_at_a_time'),
-        ),
-        migrations.AddConstraint(
-            model_name='operation',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', True), ('state', 'running')), models.Q(models.Q(('state', 'running'), _negated=True), ('finished_at__isnull', False)), _connector='OR'), name='operation_that_ended_knows_when'),
-        ),
-        migrations.AddConstraint(
-            model_name='quote',
-            constraint=models.CheckConstraint(condition=models.Q(('price__gte', 0), ('total_per_hour', django.db.models.expressions.CombinedExpression(models.F('price'), '*', models.F('count')))), name='quote_total_is_price_times_count'),
-        ),
-        migrations.AddConstraint(
-            model_name='quote',
-            constraint=models.CheckConstraint(condition=models.Q(('expires_at__gt', models.F('created_at'))), name='quote_expires_after_it_is_made'),
-        ),
-        migrations.AddConstraint(
-            model_name='secret',
-            constraint=models.UniqueConstraint(fields=('tenant', 'name'), name='secret_has_one_value_a_name'),
         ),
     ]

@@ -34,6 +34,106 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Region',
+            fields=[
+                ('code', models.SlugField(max_length=32, primary_key=True, serialize=False, verbose_name='code')),
+                ('name', models.CharField(blank=True, default='', max_length=80, verbose_name='name')),
+            ],
+            options={
+                'verbose_name': 'region',
+                'verbose_name_plural': 'regions',
+            },
+        ),
+        migrations.CreateModel(
+            name='Zone',
+            fields=[
+                ('code', models.SlugField(max_length=32, primary_key=True, serialize=False, verbose_name='code')),
+                ('name', models.CharField(blank=True, default='', max_length=80, verbose_name='name')),
+                ('region', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='zones', to='scheduler.region', verbose_name='region')),
+            ],
+            options={
+                'verbose_name': 'zone',
+                'verbose_name_plural': 'zones',
+            },
+        ),
+        migrations.CreateModel(
+            name='Node',
+            fields=[
+                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                ('name', models.CharField(max_length=64, unique=True, verbose_name='name')),
+                ('version', models.BigIntegerField(default=1, verbose_name='version')),
+                ('cordoned', models.BooleanField(default=False, verbose_name='cordoned')),
+                ('drained', models.BooleanField(default=False, verbose_name='to be drained')),
+                ('shared_allowed', models.BooleanField(default=False, verbose_name='strangers may share a card')),
+                ('facts', models.JSONField(blank=True, default=dict, verbose_name='facts')),
+                ('cpu_milli_total', models.IntegerField(default=0, verbose_name='CPU, milli')),
+                ('cpu_milli_free', models.IntegerField(default=0, verbose_name='CPU free, milli')),
+                ('ram_mib_total', models.IntegerField(default=0, verbose_name='RAM, MiB')),
+                ('ram_mib_free', models.IntegerField(default=0, verbose_name='RAM free, MiB')),
+                ('disk_mib_total', models.BigIntegerField(default=0, verbose_name='disk, MiB')),
+                ('disk_mib_free', models.BigIntegerField(default=0, verbose_name='disk free, MiB')),
+                ('created_at', models.DateTimeField(verbose_name='created at')),
+                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='scheduler.agent', verbose_name='agent')),
+                ('zone', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='scheduler.zone', verbose_name='zone')),
+            ],
+            options={
+                'verbose_name': 'node',
+                'verbose_name_plural': 'nodes',
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('cpu_milli_free__gte', 0), ('cpu_milli_free__lte', models.F('cpu_milli_total'))), name='node_cpu_is_not_oversold'),
+                    models.CheckConstraint(condition=models.Q(('ram_mib_free__gte', 0), ('ram_mib_free__lte', models.F('ram_mib_total'))), name='node_ram_is_not_oversold'),
+                    models.CheckConstraint(condition=models.Q(('disk_mib_free__gte', 0), ('disk_mib_free__lte', models.F('disk_mib_total'))), name='node_disk_is_not_oversold'),
+                    models.CheckConstraint(condition=models.Q(('drained', False), ('cordoned', True), _connector='OR'), name='node_is_drained_when_cordoned'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name='Request',
+            fields=[
+                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                ('instance_id', models.UUIDField(verbose_name='instance')),
+                ('group_id', models.UUIDField(verbose_name='group')),
+                ('group_size', models.PositiveSmallIntegerField(default=1, verbose_name='group size')),
+                ('state', models.CharField(choices=[('waiting', 'waiting'), ('placed', 'placed'), ('cancelled', 'cancelled'), ('expired', 'expired')], default='waiting', max_length=12, verbose_name='state')),
+                ('market', models.CharField(choices=[('on_demand', 'on demand'), ('spot', 'spot')], max_length=16, verbose_name='market')),
+                ('mode', models.CharField(choices=[('whole', 'whole GPUs'), ('mig', 'MIG instance'), ('share_tenant', 'share, own tenant only'), ('share_shared', 'share with strangers')], max_length=16, verbose_name='mode')),
+                ('gpu_models', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=80), blank=True, default=list, size=None, verbose_name='GPU models')),
+                ('count', models.PositiveSmallIntegerField(verbose_name='GPUs')),
+                ('tenths', models.PositiveSmallIntegerField(verbose_name='tenths of a GPU')),
+                ('vram_mib', models.PositiveIntegerField(verbose_name='GPU memory, MiB')),
+                ('cpu_milli', models.PositiveIntegerField(verbose_name='CPU, milli')),
+                ('ram_mib', models.PositiveIntegerField(verbose_name='RAM, MiB')),
+                ('disk_mib', models.PositiveIntegerField(verbose_name='disk, MiB')),
+                ('spec', models.JSONField(verbose_name='spec')),
+                ('reasons', models.JSONField(blank=True, default=dict, verbose_name='why it waits')),
+                ('requested_at', models.DateTimeField(verbose_name='requested at')),
+                ('expires_at', models.DateTimeField(verbose_name='expires at')),
+                ('decided_at', models.DateTimeField(blank=True, null=True, verbose_name='decided at')),
+                ('region', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='scheduler.region', verbose_name='region')),
+                ('residences_on', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='scheduler.node', verbose_name='disks are on')),
+                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant', verbose_name='tenant')),
+                ('zone', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='scheduler.zone', verbose_name='zone')),
+            ],
+            options={
+                'verbose_name': 'request',
+                'verbose_name_plural': 'requests',
+                'indexes': [
+                    models.Index(condition=models.Q(('state', 'waiting')), fields=['requested_at', 'id'], name='request_waiting'),
+                    models.Index(fields=['instance_id'], name='request_of_instance'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('state', 'waiting')), fields=('instance_id',), name='request_of_an_instance_waits_once'),
+                    models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'placed', 'cancelled', 'expired'])), name='request_state_is_known'),
+                    models.CheckConstraint(condition=models.Q(('mode__in', ['whole', 'mig', 'share_tenant', 'share_shared'])), name='request_mode_is_known'),
+                    models.CheckConstraint(condition=models.Q(('count__gte', 1)), name='request_has_a_gpu'),
+                    models.CheckConstraint(condition=models.Q(('tenths__gte', 1), ('tenths__lte', 10)), name='request_is_a_part_of_ten'),
+                    models.CheckConstraint(condition=models.Q(('group_size__gte', 1)), name='request_group_has_one'),
+                    models.CheckConstraint(condition=models.Q(('expires_at__gt', models.F('requested_at'))), name='request_expires_later'),
+                    models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('state', 'waiting')), models.Q(models.Q(('state', 'waiting'), _negated=True), ('decided_at__isnull', False)), _connector='OR'), name='request_is_decided_when_it_waits_no_more'),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name='Allocation',
             fields=[
                 ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
@@ -60,10 +160,24 @@ class Migration(migrations.Migration):
                 ('released_at', models.DateTimeField(blank=True, null=True, verbose_name='released at')),
                 ('lost_at', models.DateTimeField(blank=True, null=True, verbose_name='lost with its node at')),
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant', verbose_name='tenant')),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='scheduler.node', verbose_name='node')),
+                ('request', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='scheduler.request', verbose_name='request')),
             ],
             options={
                 'verbose_name': 'allocation',
                 'verbose_name_plural': 'allocations',
+                'indexes': [
+                    models.Index(condition=models.Q(('released_at', None)), fields=['node'], name='allocation_held'),
+                    models.Index(fields=['instance_id'], name='allocation_of_instance'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('instance_id',), name='instance_is_allocated_once'),
+                    models.CheckConstraint(condition=models.Q(('want__in', ['run', 'stop', 'gone'])), name='allocation_want_is_known'),
+                    models.CheckConstraint(condition=models.Q(('released_at', None), ('want', 'gone'), _connector='OR'), name='allocation_is_released_when_it_should_be_gone'),
+                    models.CheckConstraint(condition=models.Q(('lost_at', None), ('released_at__isnull', False), _connector='OR'), name='allocation_is_released_when_it_is_lost'),
+                    models.CheckConstraint(condition=models.Q(('incarnation__gte', 1), ('spec_rev__gte', 1)), name='allocation_counters_begin_at_one'),
+                    models.CheckConstraint(condition=models.Q(('stop_at_tick', None), ('stop_at_tick__gte', 0), _connector='OR'), name='allocation_stops_at_a_tick'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -77,41 +191,6 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'gateway flush',
                 'verbose_name_plural': 'gateway flushes',
-            },
-        ),
-        migrations.CreateModel(
-            name='Node',
-            fields=[
-                ('id', models.UUIDField(default=rental.records.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=64, unique=True, verbose_name='name')),
-                ('version', models.BigIntegerField(default=1, verbose_name='version')),
-                ('cordoned', models.BooleanField(default=False, verbose_name='cordoned')),
-                ('drained', models.BooleanField(default=False, verbose_name='to be drained')),
-                ('shared_allowed', models.BooleanField(default=False, verbose_name='strangers may share a card')),
-                ('facts', models.JSONField(blank=True, default=dict, verbose_name='facts')),
-                ('cpu_milli_total', models.IntegerField(default=0, verbose_name='CPU, milli')),
-                ('cpu_milli_free', models.IntegerField(default=0, verbose_name='CPU free, milli')),
-                ('ram_mib_total', models.IntegerField(default=0, verbose_name='RAM, MiB')),
-                ('ram_mib_free', models.IntegerField(default=0, verbose_name='RAM free, MiB')),
-                ('disk_mib_total', models.BigIntegerField(default=0, verbose_name='disk, MiB')),
-                ('disk_mib_free', models.BigIntegerField(default=0, verbose_name='disk free, MiB')),
-                ('created_at', models.DateTimeField(verbose_name='created at')),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='scheduler.agent', verbose_name='agent')),
-            ],
-            options={
-                'verbose_name': 'node',
-                'verbose_name_plural': 'nodes',
-            },
-        ),
-        migrations.CreateModel(
-            name='Region',
-            fields=[
-                ('code', models.SlugField(max_length=32, primary_key=True, serialize=False, verbose_name='code')),
-                ('name', models.CharField(blank=True, default='', max_length=80, verbose_name='name')),
-            ],
-            options={
-                'verbose_name': 'region',
-                'verbose_name_plural': 'regions',
             },
         ),
         migrations.CreateModel(
@@ -179,12 +258,11 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'GPU',
                 'verbose_name_plural': 'GPUs',
+                'constraints': [
+                    models.CheckConstraint(condition=models.Q(('vram_free_mib__gte', 0), ('vram_free_mib__lte', models.F('memory_mib'))), name='gpu_memory_is_not_oversold'),
+                    models.CheckConstraint(condition=models.Q(('health__in', ['healthy', 'unhealthy', 'missing'])), name='gpu_health_is_known'),
+                ],
             },
-        ),
-        migrations.AddField(
-            model_name='allocation',
-            name='node',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='scheduler.node', verbose_name='node'),
         ),
         migrations.CreateModel(
             name='QuarantineEvent',
@@ -202,6 +280,9 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'container in quarantine',
                 'verbose_name_plural': 'containers in quarantine',
+                'constraints': [
+                    models.UniqueConstraint(fields=('node', 'allocation_id', 'incarnation'), name='quarantine_names_a_container_once'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -216,43 +297,12 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'private network',
                 'verbose_name_plural': 'private networks',
+                'constraints': [
+                    models.UniqueConstraint(fields=('tenant', 'region'), name='tenant_has_one_network_in_a_region'),
+                    django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(django.contrib.postgres.indexes.OpClass('cidr', name='inet_ops'), '&&')], name='private_networks_do_not_overlap'),
+                    models.CheckConstraint(condition=django.db.models.expressions.RawSQL("cidr << '100.64.0.0/10' AND masklen(cidr) = 22", (), output_field=models.BooleanField()), name='private_network_is_cut_from_the_space'),
+                ],
             },
-        ),
-        migrations.CreateModel(
-            name='Request',
-            fields=[
-                ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
-                ('instance_id', models.UUIDField(verbose_name='instance')),
-                ('group_id', models.UUIDField(verbose_name='group')),
-                ('group_size', models.PositiveSmallIntegerField(default=1, verbose_name='group size')),
-                ('state', models.CharField(choices=[('waiting', 'waiting'), ('placed', 'placed'), ('cancelled', 'cancelled'), ('expired', 'expired')], default='waiting', max_length=12, verbose_name='state')),
-                ('market', models.CharField(choices=[('on_demand', 'on demand'), ('spot', 'spot')], max_length=16, verbose_name='market')),
-                ('mode', models.CharField(choices=[('whole', 'whole GPUs'), ('mig', 'MIG instance'), ('share_tenant', 'share, own tenant only'), ('share_shared', 'share with strangers')], max_length=16, verbose_name='mode')),
-                ('gpu_models', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=80), blank=True, default=list, size=None, verbose_name='GPU models')),
-                ('count', models.PositiveSmallIntegerField(verbose_name='GPUs')),
-                ('tenths', models.PositiveSmallIntegerField(verbose_name='tenths of a GPU')),
-                ('vram_mib', models.PositiveIntegerField(verbose_name='GPU memory, MiB')),
-                ('cpu_milli', models.PositiveIntegerField(verbose_name='CPU, milli')),
-                ('ram_mib', models.PositiveIntegerField(verbose_name='RAM, MiB')),
-                ('disk_mib', models.PositiveIntegerField(verbose_name='disk, MiB')),
-                ('spec', models.JSONField(verbose_name='spec')),
-                ('reasons', models.JSONField(blank=True, default=dict, verbose_name='why it waits')),
-                ('requested_at', models.DateTimeField(verbose_name='requested at')),
-                ('expires_at', models.DateTimeField(verbose_name='expires at')),
-                ('decided_at', models.DateTimeField(blank=True, null=True, verbose_name='decided at')),
-                ('region', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='scheduler.region', verbose_name='region')),
-                ('residences_on', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='scheduler.node', verbose_name='disks are on')),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant', verbose_name='tenant')),
-            ],
-            options={
-                'verbose_name': 'request',
-                'verbose_name_plural': 'requests',
-            },
-        ),
-        migrations.AddField(
-            model_name='allocation',
-            name='request',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='scheduler.request', verbose_name='request'),
         ),
         migrations.CreateModel(
             name='Residence',
@@ -272,6 +322,15 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'residence',
                 'verbose_name_plural': 'residences',
+                'indexes': [
+                    models.Index(condition=models.Q(('wiped_at', None)), fields=['node'], name='residence_held'),
+                ],
+                'constraints': [
+                    models.UniqueConstraint(condition=models.Q(('wiped_at', None)), fields=('instance_id', 'kind'), name='instance_has_one_disk_of_a_kind'),
+                    models.CheckConstraint(condition=models.Q(('kind__in', ['system', 'workspace'])), name='residence_kind_is_known'),
+                    models.CheckConstraint(condition=models.Q(('wiped_at', None), ('want', 'gone'), _connector='OR'), name='residence_is_wiped_when_it_should_be_gone'),
+                    models.CheckConstraint(condition=models.Q(('lost_at', None), ('wiped_at__isnull', False), _connector='OR'), name='residence_counts_no_more_when_it_is_lost'),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -290,29 +349,18 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'slice',
                 'verbose_name_plural': 'slices',
+                'indexes': [
+                    models.Index(condition=models.Q(('released_at', None)), fields=['gpu'], name='slice_held'),
+                ],
+                'constraints': [
+                    django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('released_at', None)), expressions=[('gpu', '='), ('cells', '&&')], name='gpu_cells_are_sold_once'),
+                    django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('released_at', None)), expressions=[('gpu', '='), ('mode', '<>')], name='gpu_has_one_mode'),
+                    django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('mode', 'share_tenant'), ('released_at', None)), expressions=[('gpu', '='), ('tenant', '<>')], name='gpu_of_one_tenant_has_no_stranger'),
+                    django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('mode', 'share_shared'), ('released_at', None)), expressions=[('gpu', '='), (django.db.models.expressions.CombinedExpression(models.Func(models.F('cells'), function='upper', output_field=models.IntegerField()), '-', models.Func(models.F('cells'), function='lower', output_field=models.IntegerField())), '<>')], name='gpu_tiles_of_strangers_are_equal'),
+                    django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('mode', 'share_shared'), ('released_at', None)), expressions=[('gpu', '='), ('vram_mib', '<>')], name='gpu_memory_of_strangers_is_equal'),
+                    models.CheckConstraint(condition=models.Q(('mode__in', ['whole', 'mig', 'share_tenant', 'share_shared'])), name='slice_mode_is_known'),
+                ],
             },
-        ),
-        migrations.CreateModel(
-            name='Zone',
-            fields=[
-                ('code', models.SlugField(max_length=32, primary_key=True, serialize=False, verbose_name='code')),
-                ('name', models.CharField(blank=True, default='', max_length=80, verbose_name='name')),
-                ('region', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='zones', to='scheduler.region', verbose_name='region')),
-            ],
-            options={
-                'verbose_name': 'zone',
-                'verbose_name_plural': 'zones',
-            },
-        ),
-        migrations.AddField(
-            model_name='request',
-            name='zone',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='scheduler.zone', verbose_name='zone'),
-        ),
-        migrations.AddField(
-            model_name='node',
-            name='zone',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='scheduler.zone', verbose_name='zone'),
         ),
         migrations.CreateModel(
             name='EnrolmentToken',
@@ -344,165 +392,5 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'node liveness',
                 'constraints': [models.CheckConstraint(condition=models.Q(('status__in', ['live', 'suspect', 'lost'])), name='node_liveness_status_is_known')],
             },
-        ),
-        migrations.AddConstraint(
-            model_name='gpu',
-            constraint=models.CheckConstraint(condition=models.Q(('vram_free_mib__gte', 0), ('vram_free_mib__lte', models.F('memory_mib'))), name='gpu_memory_is_not_oversold'),
-        ),
-        migrations.AddConstraint(
-            model_name='gpu',
-            constraint=models.CheckConstraint(condition=models.Q(('health__in', ['healthy', 'unhealthy', 'missing'])), name='gpu_health_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='quarantineevent',
-            constraint=models.UniqueConstraint(fields=('node', 'allocation_id', 'incarnation'), name='quarantine_names_a_container_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='privatenetwork',
-            constraint=models.UniqueConstraint(fields=('tenant', 'region'), name='tenant_has_one_network_in_a_region'),
-        ),
-        migrations.AddConstraint(
-            model_name='privatenetwork',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(django.contrib.postgres.indexes.OpClass('cidr', name='inet_ops'), '&&')], name='private_networks_do_not_overlap'),
-        ),
-        migrations.AddConstraint(
-            model_name='privatenetwork',
-            constraint=models.CheckConstraint(condition=django.db.models.expressions.RawSQL("cidr << '100.64.0.0/10' AND masklen(cidr) = 22", (), output_field=models.BooleanField()), name='private_network_is_cut_from_the_space'),
-        ),
-        migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(condition=models.Q(('released_at', None)), fields=['node'], name='allocation_held'),
-        ),
-        migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(fields=['instance_id'], name='allocation_of_instance'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('instance_id',), name='instance_is_allocated_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('want__in', ['run', 'stop', 'gone'])), name='allocation_want_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('released_at', None), ('want', 'gone'), _connector='OR'), name='allocation_is_released_when_it_should_be_gone'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('lost_at', None), ('released_at__isnull', False), _connector='OR'), name='allocation_is_released_when_it_is_lost'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('incarnation__gte', 1), ('spec_rev__gte', 1)), name='allocation_counters_begin_at_one'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('stop_at_tick', None), ('stop_at_tick__gte', 0), _connector='OR'), name='allocation_stops_at_a_tick'),
-        ),
-        migrations.AddIndex(
-            model_name='residence',
-            index=models.Index(condition=models.Q(('wiped_at', None)), fields=['node'], name='residence_held'),
-        ),
-        migrations.AddConstraint(
-            model_name='residence',
-            constraint=models.UniqueConstraint(condition=models.Q(('wiped_at', None)), fields=('instance_id', 'kind'), name='instance_has_one_disk_of_a_kind'),
-        ),
-        migrations.AddConstraint(
-            model_name='residence',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['system', 'workspace'])), name='residence_kind_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='residence',
-            constraint=models.CheckConstraint(condition=models.Q(('wiped_at', None), ('want', 'gone'), _connector='OR'), name='residence_is_wiped_when_it_should_be_gone'),
-        ),
-        migrations.AddConstraint(
-            model_name='residence',
-            constraint=models.CheckConstraint(condition=models.Q(('lost_at', None), ('wiped_at__isnull', False), _connector='OR'), name='residence_counts_no_more_when_it_is_lost'),
-        ),
-        migrations.AddIndex(
-            model_name='slice',
-            index=models.Index(condition=models.Q(('released_at', None)), fields=['gpu'], name='slice_held'),
-        ),
-        migrations.AddConstraint(
-            model_name='slice',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('released_at', None)), expressions=[('gpu', '='), ('cells', '&&')], name='gpu_cells_are_sold_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='slice',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('released_at', None)), expressions=[('gpu', '='), ('mode', '<>')], name='gpu_has_one_mode'),
-        ),
-        migrations.AddConstraint(
-            model_name='slice',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('mode', 'share_tenant'), ('released_at', None)), expressions=[('gpu', '='), ('tenant', '<>')], name='gpu_of_one_tenant_has_no_stranger'),
-        ),
-        migrations.AddConstraint(
-            model_name='slice',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('mode', 'share_shared'), ('released_at', None)), expressions=[('gpu', '='), (django.db.models.expressions.CombinedExpression(models.Func(models.F('cells'), function='upper', output_field=models.IntegerField()), '-', models.Func(models.F('cells'), function='lower', output_field=models.IntegerField())), '<>')], name='gpu_tiles_of_strangers_are_equal'),
-        ),
-        migrations.AddConstraint(
-            model_name='slice',
-            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('mode', 'share_shared'), ('released_at', None)), expressions=[('gpu', '='), ('vram_mib', '<>')], name='gpu_memory_of_strangers_is_equal'),
-        ),
-        migrations.AddConstraint(
-            model_name='slice',
-            constraint=models.CheckConstraint(condition=models.Q(('mode__in', ['whole', 'mig', 'share_tenant', 'share_shared'])), name='slice_mode_is_known'),
-        ),
-        migrations.AddIndex(
-            model_name='request',
-            index=models.Index(condition=models.Q(('state', 'waiting')), fields=['requested_at', 'id'], name='request_waiting'),
-        ),
-        migrations.AddIndex(
-            model_name='request',
-            index=models.Index(fields=['instance_id'], name='request_of_instance'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'waiting')), fields=('instance_id',), name='request_of_an_instance_waits_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'placed', 'cancelled', 'expired'])), name='request_state_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.CheckConstraint(condition=models.Q(('mode__in', ['whole', 'mig', 'share_tenant', 'share_shared'])), name='request_mode_is_known'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.CheckConstraint(condition=models.Q(('count__gte', 1)), name='request_has_a_gpu'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.CheckConstraint(condition=models.Q(('tenths__gte', 1), ('tenths__lte', 10)), name='request_is_a_part_of_ten'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.CheckConstraint(condition=models.Q(('group_size__gte', 1)), name='request_group_has_one'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.CheckConstraint(condition=models.Q(('expires_at__gt', models.F('requested_at'))), name='request_expires_later'),
-        ),
-        migrations.AddConstraint(
-            model_name='request',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('state', 'waiting')), models.Q(models.Q(('state', 'waiting'), _negated=True), ('decided_at__isnull', False)), _connector='OR'), name='request_is_decided_when_it_waits_no_more'),
-        ),
-        migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('cpu_milli_free__gte', 0), ('cpu_milli_free__lte', models.F('cpu_milli_total'))), name='node_cpu_is_not_oversold'),
-        ),
-        migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('ram_mib_free__gte', 0), ('ram_mib_free__lte', models.F('ram_mib_total'))), name='node_ram_is_not_oversold'),
-        ),
-        migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('disk_mib_free__gte', 0), ('disk_mib_free__lte', models.F('disk_mib_total'))), name='node_disk_is_not_oversold'),
-        ),
-        migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('drained', False), ('cordoned', True), _connector='OR'), name='node_is_drained_when_cordoned'),
         ),
     ]

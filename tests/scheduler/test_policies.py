@@ -4,6 +4,7 @@ import hashlib
 import json
 import uuid
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,13 @@ def test_fgd_completes_a_card_rather_than_opening_another():
     room.take(loose(500), 1, [0])
 
     assert place(one, loose(500)) == (1, [0])
+
+
+def test_fgd_knows_kinds_without_their_memory():
+    """As published: kinds that differ in nothing else are one, and typical together."""
+    mix = {replace(loose(500), ram_mib=ram): 1 for ram in range(90)} | {whole(): 10}
+    policy = make_policy("fgd", fleet((1, 8, "A")), Forecast.of(Counter(mix)))
+    assert policy.weight.tolist() == [90, 10]
 
 
 def test_fgdx_keeps_the_last_slot_of_a_large_job():

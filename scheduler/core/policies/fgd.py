@@ -9,6 +9,8 @@ Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, with its steps 
 a sigmoid and its ties by the order of nodes: without these two it loses five points.
 """
 
+from collections import Counter
+from dataclasses import replace
 from math import ceil, log
 
 import numpy as np
@@ -28,7 +30,7 @@ NODES_AT_ONCE = 256  # bounds the memory of one step
 class Fgd(Plain):
     def __init__(self, room: Inventory, forecast: Forecast) -> None:
         self._room = room
-        typical = forecast.typical(TYPICAL)
+        typical = Forecast.of(_without_memory(forecast)).typical(TYPICAL)
         self.weight = np.array(typical.weights, dtype=np.int64)
         self.need = Needs(typical.kinds, room)
         self.steps = _steps(int(self.weight.sum()))
@@ -77,6 +79,14 @@ class Fgd(Plain):
         useful = np.where(fits, (usable * free).sum(axis=2), 0)
         wasted: Ints = (self.weight[:, None] * (free.sum(axis=1) - useful)).sum(axis=0)
         return wasted
+
+
+def _without_memory(forecast: Forecast) -> Counter[Kind]:
+    """The published policy knows kinds by CPU, cards and models; memory divides none of them."""
+    counts: Counter[Kind] = Counter()
+    for kind, weight in forecast.pairs:
+        counts[replace(kind, ram_mib=0)] += weight
+    return counts
 
 
 def _steps(total_weight: int) -> Ints:
