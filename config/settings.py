@@ -247,6 +247,10 @@ SCHEDULER_DEAF_GRACE = env_seconds("SCHEDULER_DEAF_GRACE", 60)
 SCHEDULER_BATCH = env_int("SCHEDULER_BATCH", 200, minimum=1)
 # A request that found no place for this long expires.
 SCHEDULER_REQUEST_TTL = env_seconds("SCHEDULER_REQUEST_TTL", 24 * 3600, minimum=1)
+# How long what cannot be moved stays on a node that an operator drains, unless he names a time.
+SCHEDULER_DRAIN_NOTICE = env_seconds("SCHEDULER_DRAIN_NOTICE", 3600, minimum=0)
+# A maintenance window begins no sooner than this after it is announced: a day to make room.
+SCHEDULER_MAINTENANCE_NOTICE = env_seconds("SCHEDULER_MAINTENANCE_NOTICE", 24 * 3600, minimum=0)
 # How long a web process shows the stock that it has read. Placement never looks at it.
 SCHEDULER_STOCK_KEPT = env_seconds("SCHEDULER_STOCK_KEPT", 10, minimum=0)
 

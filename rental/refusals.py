@@ -51,6 +51,7 @@ CODES: dict[str, str | Promise] = {
     "unknown_project": _("There is no such project"),
     "unknown_ssh_key": _("There is no such SSH key"),
     "unknown_secret": _("There is no such secret"),
+    "replace_not_offered": _("It cannot start elsewhere when its node is lost"),
     "price_exceeded": _("The price is above the given limit"),
     "resource_unavailable": _("This is not on sale"),
     "precondition_required": _("If-Match is required"),
@@ -140,6 +141,15 @@ ANSWERS: dict[type[Exception], Row] = {
     instances.UnknownProject: Row(422, "unknown_project", "project_id"),
     instances.UnknownSshKey: Row(422, "unknown_ssh_key", "ssh_key_ids"),
     instances.BadOrder: Row(422, "invalid_request"),
+    instances.ReplaceNotOffered: Row(
+        422,
+        "replace_not_offered",
+        "on_node_loss",
+        _(
+            "Its nodes have no guard yet that ends the old copy while a node is cut off; two copies"
+            " would run. Leave it on “keep”."
+        ),
+    ),
     instances.UnknownSecret: Row(422, "unknown_secret", "secrets"),
     instances.SecretNotFound: Row(404, "not_found"),
     instances.SecretInUse: Row(409, "in_use"),

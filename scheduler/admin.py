@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -21,7 +22,7 @@ from rental.records.audit import record_event
 from rental.records.clock import database_now
 from rental.tenants.admin import staff_actor
 from rental.tenants.models import User
-from scheduler.errors import SchedulerError
+from scheduler.errors import BadWindow, SchedulerError
 from scheduler.models import (
     Agent,
     Allocation,
@@ -29,6 +30,7 @@ from scheduler.models import (
     GatewayFlush,
     Gpu,
     GpuModel,
+    MaintenanceWindow,
     Node,
     NodeLiveness,
     PrivateNetwork,
@@ -39,7 +41,7 @@ from scheduler.models import (
     Slice,
     Zone,
 )
-from scheduler.services import enrolment, hardware
+from scheduler.services import enrolment, hardware, windows
 from scheduler.services.death import declare_dead
 
 
@@ -71,7 +73,7 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc]  # unfold is untyped
 
 @admin.register(Region)
 class RegionAdmin(AuditedAdmin):
-    list_display = ("code", "name", "policy")
+    list_display = ("code", "name", "policy", "failover_reserve_nodes")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return ("code",) if obj else ()  # it is in price keys
@@ -79,7 +81,7 @@ class RegionAdmin(AuditedAdmin):
 
 @admin.register(Zone)
 class ZoneAdmin(AuditedAdmin):
-    list_display = ("code", "name", "region")
+    list_display = ("code", "name", "region", "frozen_at")
     list_filter = ("region",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -139,6 +141,7 @@ class NodeAdmin(ReadOnlyAdmin):
         "status",
         "cordoned",
         "drained",
+        "drain_by",
         "cpu_milli_free",
         "ram_mib_free",
         "disk_mib_free",
@@ -182,7 +185,8 @@ class NodeAdmin(ReadOnlyAdmin):
         self._each(request, queryset, hardware.uncordon)
 
     @admin.action(
-        description=_("Mark to be drained: what runs stays until it ends"), permissions=["manage"]
+        description=_("Drain: move what may be moved, stop the rest in time"),
+        permissions=["manage"],
     )
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         self._each(request, queryset, hardware.drain)
@@ -218,6 +222,74 @@ class NodeAdmin(ReadOnlyAdmin):
             "opts": Node._meta,
         }
         return render(request, "scheduler/declare_dead.html", context)
+
+
+class WindowForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when run
+    """Checks what the service refuses, where the person sees it."""
+
+    class Meta:
+        model = MaintenanceWindow
+        fields = ("node", "begins_at", "ends_at", "reason")
+
+    def clean(self) -> dict[str, Any]:
+        asked = super().clean() or self.cleaned_data
+        begins_at, ends_at = asked.get("begins_at"), asked.get("ends_at")
+        node = asked.get("node")
+        if begins_at and begins_at < database_now() + settings.SCHEDULER_MAINTENANCE_NOTICE:
+            hours = settings.SCHEDULER_MAINTENANCE_NOTICE.total_seconds() / 3600
+            words = _("Tenants are told %(hours)g hours ahead, at least.") % {"hours": hours}
+            self.add_error("begins_at", words)
+        if begins_at and ends_at and ends_at <= begins_at:
+            self.add_error("ends_at", _("It ends after it begins."))
+        if node and MaintenanceWindow.objects.announced().filter(node=node).exists():
+            self.add_error("node", _("Another window of this node is still to come."))
+        return asked
+
+
+@admin.register(MaintenanceWindow)
+class MaintenanceWindowAdmin(ReadOnlyAdmin):
+    """Announced and cancelled here; tenants are told of both by a pass within seconds."""
+
+    list_display = ("node", "begins_at", "ends_at", "reason", "begun_at", "cancelled_at")
+    list_filter = (("cancelled_at", admin.EmptyFieldListFilter),)
+    list_select_related = ("node",)
+    search_fields = ("node__name", "reason")
+    form = WindowForm
+    actions = ("cancel",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return _may_manage(request)
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        return _may_manage(request)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        asked = ("node", "begins_at", "ends_at", "reason")
+        return (*asked, "announced_at", "begun_at", "cancelled_at") if obj else asked
+
+    def save_model(
+        self, request: HttpRequest, obj: MaintenanceWindow, form: Any, change: bool
+    ) -> None:
+        """Only for new ones: there is no permission to change one here."""
+        made = windows.announce(
+            node_id=obj.node_id,
+            begins_at=obj.begins_at,
+            ends_at=obj.ends_at,
+            reason=obj.reason,
+            actor=staff_actor(request),
+            now=database_now(),
+        )
+        obj.pk = made.pk
+
+    @admin.action(description=_("Cancel: withdraw the notices"), permissions=["manage"])
+    def cancel(self, request: HttpRequest, queryset: QuerySet[MaintenanceWindow]) -> None:
+        now = database_now()
+        for window in queryset.order_by("pk"):
+            try:
+                windows.cancel(window_id=window.pk, actor=staff_actor(request), now=now)
+            except BadWindow:
+                words = _("%(window)s has begun; uncordon the node to end it.")
+                self.message_user(request, words % {"window": window}, messages.ERROR)
 
 
 @admin.register(EnrolmentToken)
@@ -367,6 +439,7 @@ class AllocationAdmin(ReadOnlyAdmin):
         "created_at",
         "released_at",
         "lost_at",
+        "abandoned_at",
     )
     list_filter = ("want", "phase", ("released_at", admin.EmptyFieldListFilter))
     list_select_related = ("tenant", "node")
@@ -386,6 +459,7 @@ class ResidenceAdmin(ReadOnlyAdmin):
         "want",
         "wiped_at",
         "lost_at",
+        "abandoned_at",
     )
     list_filter = ("kind", "want", ("wiped_at", admin.EmptyFieldListFilter))
     list_select_related = ("node", "tenant")

@@ -80,3 +80,22 @@ class NetworksExhausted(SchedulerError):
     def __init__(self, space: str) -> None:
         super().__init__(f"all private networks of {space} are given")
         self.space = space
+
+
+class UnknownWindow(SchedulerError):
+    """There is no such maintenance window."""
+
+    def __init__(self, window_id: uuid.UUID) -> None:
+        super().__init__(str(window_id))
+        self.window_id = window_id
+
+
+class BadWindow(SchedulerError):
+    """
+    The window cannot be announced or cancelled. ``code``: too_soon, no_time (ends before it
+    begins), no_reason, announced (another one of the node is to come), begun.
+    """
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
 from typing import Final, Literal, TypeAlias
@@ -11,13 +11,20 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Count
 
+from rental.records.ids import new_id
 from scheduler.core.inventory import Inventory
-from scheduler.core.placement import Ask, count_places
+from scheduler.core.placement import Ask, Place, count_places, plan
 from scheduler.core.shapes import Shape
 from scheduler.models import Request
-from scheduler.services.inventory import SHAPE_COLUMNS, load_capacity, shape_of
+from scheduler.services.inventory import (
+    SHAPE_COLUMNS,
+    load_capacity,
+    load_inventory,
+    load_waiting,
+    shape_of,
+)
 
-__all__ = ["MOST_COUNTED", "Stock", "queue_places", "stock_of"]
+__all__ = ["MOST_COUNTED", "Room", "Stock", "queue_places", "read_room", "stock_of"]
 
 # Counting stops here: nobody chooses differently between 11 and 50, and each one costs a decision.
 MOST_COUNTED: Final = 10
@@ -146,3 +153,38 @@ def queue_places(request_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
             [list(request_ids)],
         )
         return dict(cursor.fetchall())
+
+
+class Room:
+    """
+    What is free now, for who asks whether he would find a place before he gives his up. Those who
+    have given theirs up already are served first. A hint: others may be quicker.
+    """
+
+    def __init__(self, free: Inventory, before: Sequence[Ask]) -> None:
+        self._asks = list(before)
+        self._free = free
+
+    def take(self, shape: Shape, *, region: str, tenant_id: uuid.UUID) -> bool:
+        """Return whether one more finds a place, and keep that place for it."""
+        ask = Ask(
+            id=new_id(),
+            tenant=tenant_id,
+            shape=shape,
+            region=region,
+            disk_mib=shape.disk_mib,
+            is_failover=True,
+        )
+        room = Inventory(self._free.nodes)
+        decision = plan([*self._asks, ask], room)[-1]
+        if not isinstance(decision, Place):
+            return False
+        self._asks.append(ask)
+        return True
+
+
+def read_room(*, now: datetime) -> Room:
+    """Read what is free and who goes first anyway; two queries, whatever the fleet."""
+    waiting = [one.ask for one in load_waiting(now=now).values() if one.ask.is_failover]
+    free = [replace(ask, is_releasing=False) for ask in waiting]
+    return Room(load_inventory(), free)

@@ -3,14 +3,8 @@
 from celery import shared_task
 
 from rental.records.clock import database_now
-from scheduler.services import housekeeping, liveness
+from scheduler.services import housekeeping
 from scheduler.services.recount import recount as count_again
-
-
-@shared_task(name="scheduler.watch_nodes", ignore_result=True)
-def watch_nodes(**_from_newer_senders: object) -> None:
-    """Every 3 s: who is suspect, lost, live again."""
-    liveness.watch_nodes(now=database_now())
 
 
 @shared_task(name="scheduler.recount", ignore_result=True)

@@ -7,12 +7,13 @@ from datetime import datetime
 from fractions import Fraction
 
 from django.db import connection, transaction
+from django.db.models import Max
 from psycopg.types.multirange import Int8Multirange
 from psycopg.types.range import Int8Range
 
-from billing.core.ticks import tick_at
+from billing.core.ticks import TICK, tick_at
 from billing.errors import UnknownRun
-from billing.models import Run, Segment, Tally, Waiver
+from billing.models import Run, Segment, Stretch, Tally, Waiver
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
 
@@ -92,6 +93,26 @@ def close_run(*, run_id: uuid.UUID, at: datetime, reason: str) -> None:
         raise UnknownRun(run_id)
     if run.closed_at is None:
         close_locked(run, at=at, reason=reason)
+
+
+@transaction.atomic
+def close_at_proof(*, run_id: uuid.UUID, reason: str) -> None:
+    """
+    Close the run behind its last proven tick; before its first one if nothing is proven. For runs
+    whose node is lost: what it may prove later above that was not the customer's use.
+
+    :raises UnknownRun: if there is none
+    """
+    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
+    if run is None:
+        raise UnknownRun(run_id)
+    if run.closed_at is not None:
+        return
+    until = Stretch.objects.filter(run_id=run_id).aggregate(last=Max("until_tick"))["last"]
+    at = run.opened_at
+    if run.started_at is not None and until is not None:
+        at = run.started_at + until * TICK
+    close_locked(run, at=at, reason=reason)
 
 
 def close_locked(run: Run, *, at: datetime, reason: str) -> None:

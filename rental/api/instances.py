@@ -27,7 +27,7 @@ from rental.api.operations import OperationOutput
 from rental.catalog.models import Market
 from rental.catalog.services import MOST_INSTANCES
 from rental.instances import services
-from rental.instances.models import Instance, Operation
+from rental.instances.models import Instance, OnNodeLoss, Operation
 from rental.instances.orders import LONGEST_TIMER, MOST_SSH_KEYS, SHORTEST_DURATION_S
 from rental.instances.queries import matching, with_actions, with_facts
 from rental.instances.secrets import MOST_NAMED
@@ -82,6 +82,18 @@ class InstanceInput(Input):
         max_value=LONGEST_DURATION_S,
         help_text="Stop so many seconds after it became ready.",
     )
+    on_node_loss = serializers.ChoiceField(
+        choices=OnNodeLoss.values,
+        default=OnNodeLoss.KEEP.value,
+        help_text=(
+            "`keep`: it waits for its node. `replace`: it starts again on another one within 30 s,"
+            " without its system disk; only on nodes with a guard, else 422 `replace_not_offered`."
+        ),
+    )
+    migrate_ok = Flag(
+        default=True,
+        help_text="It may be stopped and started on another node when its own is drained.",
+    )
     quote_id = Prefixed("quo", required=False, allow_null=True, default=None)
     max_hourly_price = Money(
         required=False,
@@ -120,6 +132,8 @@ class InstanceChange(Input):
         max_value=LONGEST_DURATION_S,
         help_text="Of this session, from when it became ready.",
     )
+    on_node_loss = serializers.ChoiceField(choices=OnNodeLoss.values, required=False)
+    migrate_ok = Flag(required=False)
 
 
 class EndpointOutput(Output):
@@ -190,13 +204,15 @@ class InstanceOutput(Output):
     max_duration_s = serializers.IntegerField(
         allow_null=True, help_text="It is stopped so long after `session` became ready."
     )
+    on_node_loss = serializers.CharField(help_text="`keep` or `replace`.")
+    migrate_ok = serializers.BooleanField()
     actions = serializers.ListField(
         child=serializers.CharField(),
         source="shown_actions",
         help_text=(
             "What this key may ask of it in its present state: stop, start, restart, release, "
-            "rename, protect, set_timers, set_ssh_keys, set_password_login, reveal_password. A "
-            "start may still lack money."
+            "rename, protect, set_timers, set_ssh_keys, set_password_login, set_failover, "
+            "reveal_password. A start may still lack money."
         ),
     )
     generation = serializers.IntegerField()
@@ -315,6 +331,8 @@ class InstanceList(InstanceView):
             password_login=asked["password_login"],
             auto_stop_at=asked["auto_stop_at"],
             max_duration_s=asked["max_duration_s"],
+            on_node_loss=asked["on_node_loss"],
+            migrate_ok=asked["migrate_ok"],
             quote_id=asked["quote_id"],
             max_hourly_price=asked["max_hourly_price"],
             actor=self.caller.actor,

@@ -25,6 +25,7 @@ Verb = Literal[
     "set_timers",
     "set_ssh_keys",
     "set_password_login",
+    "set_failover",
     "reveal_password",
 ]
 S = InstanceState
@@ -42,6 +43,7 @@ STATES: Final[dict[Verb, frozenset[InstanceState]]] = {
     "set_timers": LIVE,  # they belong to a session; a start begins without them
     "set_ssh_keys": KEPT,
     "set_password_login": KEPT,
+    "set_failover": KEPT,
     "reveal_password": KEPT,
 }
 # Locks under which nothing may be started; stopping and releasing stay possible.

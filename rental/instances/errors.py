@@ -14,6 +14,7 @@ __all__ = [
     "InstanceProtected",
     "NotPossibleNow",
     "PasswordLoginOff",
+    "ReplaceNotOffered",
     "SecretInUse",
     "SecretNotFound",
     "SecretUnreadable",
@@ -60,6 +61,16 @@ class BadOrder(InstanceError):
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field}: {detail}")
         self.field, self.detail = field, detail
+
+
+class ReplaceNotOffered(BadOrder):
+    """
+    An instance cannot be started elsewhere when its node is lost: nothing there would end the old
+    copy while the node is cut off. The guard that does comes with the agent.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("on_node_loss", "its nodes have no guard that ends the old copy")
 
 
 class BadSecret(BadOrder):

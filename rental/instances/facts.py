@@ -10,6 +10,7 @@ from scheduler.models import (
     LivenessStatus,
     NodeLiveness,
     Request,
+    RequestState,
     Residence,
     ResidenceWant,
 )
@@ -30,6 +31,13 @@ class Facts:
     @property
     def holds_a_place(self) -> bool:
         return self.allocation is not None and self.allocation.released_at is None
+
+    @property
+    def is_between_places(self) -> bool:
+        """True while it has asked for a place and has none: at first, and when it moves."""
+        return self.allocation is None and (
+            self.request is not None and self.request.state != RequestState.PLACED
+        )
 
     @property
     def is_dark(self) -> bool:

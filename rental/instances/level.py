@@ -28,12 +28,13 @@ from rental.instances.models import (
     OperationState,
 )
 from rental.instances.passwords import forget_password
-from rental.instances.states import COMING_UP, InstanceState
+from rental.instances.states import ALLOWANCE, COMING_UP, InstanceState
 from rental.records.audit import SYSTEM, Actor, record_event
 from rental.records.ids import to_text
 from scheduler.models import Allocation, LivenessStatus, RequestState, Want
 from scheduler.services import allocations
 from scheduler.services.death import NODE_DEAD
+from scheduler.services.requests import cancel_request
 
 log = structlog.get_logger()
 S = InstanceState
@@ -111,7 +112,12 @@ def _level_queued(instance: Instance, facts: Facts, *, now: datetime) -> None:
 
 
 def _level_live(instance: Instance, facts: Facts, *, now: datetime) -> None:
+    if facts.is_between_places:
+        _level_between_places(instance, facts, now=now)
+        return
     allocation = facts.allocation
+    if allocation is not None and instance.allocation_id is None:
+        _arrive(instance, allocation, now=now)
     if allocation is not None and allocation.lost_at is not None:
         fail(instance, facts, code=NODE_DEAD, at=allocation.lost_at, now=now)
         return
@@ -130,6 +136,26 @@ def _level_live(instance: Instance, facts: Facts, *, now: datetime) -> None:
         _follow_phase(instance, facts, allocation, now=now)
     if instance.state in (S.RUNNING, *COMING_UP):
         _show_health(instance, facts)
+
+
+def _level_between_places(instance: Instance, facts: Facts, *, now: datetime) -> None:
+    """It gave its place up (moves.py) and waits for another one."""
+    state = None if facts.request is None else facts.request.state
+    if state == RequestState.EXPIRED:
+        fail(instance, facts, code="queue_expired", now=now)
+    elif state == RequestState.CANCELLED:
+        end_session(instance, facts, reason={"code": "operator"}, at=now, now=now)
+
+
+def _arrive(instance: Instance, allocation: Allocation, *, now: datetime) -> None:
+    """It has another place after it lost or left one: from now on the usual time counts."""
+    instance.allocation_id, instance.run_id = allocation.id, allocation.run_id
+    instance.deadline_at = None
+    if lasting := ALLOWANCE.get(S(instance.state)):
+        instance.deadline_at = now + lasting
+    instance.save(update_fields=["allocation_id", "run_id", "deadline_at"])
+    operations.reach(operations.running_operation(instance), "reserved", at=allocation.created_at)
+    log.info("instance.placed", instance=str(instance.id), allocation=str(allocation.id))
 
 
 def _stop_reason(close_reason: str) -> str:
@@ -168,6 +194,9 @@ def _advance(instance: Instance, allocation: Allocation, *, now: datetime) -> No
             instance.move_to(COMING_UP_IN_ORDER[here + 1], at=now)
         if instance.state == S.RUNNING:
             _became_ready(instance, at=allocation.phase_at or now)
+    elif instance.state == S.MIGRATING and phase == "running":
+        instance.move_to(S.RUNNING, at=now)
+        _became_ready(instance, at=allocation.phase_at or now)
     if instance.state == S.RUNNING and phase == "running":
         _open_endpoints(instance, allocation, now=now)
         if operation is not None:
@@ -313,9 +342,11 @@ def let_go(
 ) -> None:
     """
     Free the hold, order the place (and the disks) gone, close what runs. Wallet and instance are
-    locked; then come allocation, disks and node, then the run: the order of the house.
+    locked; then come request, allocation, disks and node, then the run: the order of the house.
     """
     holds.free_hold(instance_id=instance.id, now=now)
+    if facts.is_between_places and not cancel_request(instance_id=instance.id, now=now):
+        facts = read_facts(instance)  # a pass placed it meanwhile: that place is what must go
     held = facts.allocation.id if facts.allocation is not None and facts.holds_a_place else None
     if with_disks:
         allocations.order_all_gone(instance_id=instance.id, allocation_id=held, now=now)

@@ -1,7 +1,7 @@
 """
 Operations: a command on its way, in timed steps. Call on a locked instance.
 
-    reserved -> node_accepted -> image -> started -> ssh_ready      (create, start, restart)
+    reserved -> node_accepted -> image -> started -> ssh_ready      (create, start, restart, move)
     stopping                                                        (stop)
     stopping -> wiped                                               (release)
 """
@@ -17,6 +17,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     OperationKind.CREATE: START_STEPS,
     OperationKind.START: START_STEPS,
     OperationKind.RESTART: START_STEPS,
+    OperationKind.MOVE: START_STEPS,
     OperationKind.STOP: ("stopping",),
     OperationKind.RELEASE: ("stopping", "wiped"),
 }

@@ -7,8 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rental.instances import naming
-from rental.instances.errors import BadOrder, TenantNotActive, UnknownProject, UnknownSshKey
+from rental.instances.errors import (
+    BadOrder,
+    ReplaceNotOffered,
+    TenantNotActive,
+    UnknownProject,
+    UnknownSshKey,
+)
+from rental.instances.models import OnNodeLoss
 from rental.tenants.models import Project, SshKey, Tenant
+from scheduler.models import Node
+from scheduler.services.failover import is_guarded, region_is_guarded
 from scheduler.services.requests import Shape
 
 NAME_LENGTH = 64
@@ -77,6 +86,25 @@ def check_timers(
     longest = int(LONGEST_TIMER.total_seconds())
     if max_duration_s is not None and not SHORTEST_DURATION_S <= max_duration_s <= longest:
         raise BadOrder("max_duration_s", f"{SHORTEST_DURATION_S} to {longest} seconds")
+
+
+def check_on_node_loss(wish: str, *, region: str, node_id: uuid.UUID | None = None) -> None:
+    """
+    :param node_id: where the instance lives, if it does
+    :raises BadOrder: if there is no such choice
+    :raises ReplaceNotOffered: if it is to be started elsewhere when its node is lost, and its node,
+        or one of the region's where it may be placed, has no guard that ends the old copy
+    """
+    if wish not in OnNodeLoss.values:
+        raise BadOrder("on_node_loss", f"one of {', '.join(OnNodeLoss.values)}")
+    if wish != OnNodeLoss.REPLACE:
+        return
+    if node_id is None:
+        is_possible = region_is_guarded(region)
+    else:
+        is_possible = is_guarded(Node.objects.get(pk=node_id))
+    if not is_possible:
+        raise ReplaceNotOffered
 
 
 def names_of(name: str | None, count: int) -> list[str]:

@@ -59,7 +59,7 @@ def place(*, now: datetime) -> PassResult:
     result = run_pass(now=now, on_placed=on_placed)
     decided = [item.instance_id for item in result.placed]
     decided += [item.instance_id for item in result.expired]
-    _each(_level_one, decided, now=now)
+    each(_level_one, decided, now=now)
     return result
 
 
@@ -79,7 +79,7 @@ def sync(*, now: datetime) -> int:
         "scheduler_allocationdirty", "allocation_id", _instances_of_allocations, now=now
     )
     levelled += _sync_marks("billing_rundirty", "run_id", _instances_of_runs, now=now)
-    _each(_level_one, _nothing_left(), now=now)
+    each(_level_one, _nothing_left(), now=now)
     level_balance_notices(now=now)
     return levelled
 
@@ -108,7 +108,7 @@ def _sync_marks(
     if not marks:
         return 0
     owners = instances_of(marks)
-    failed = _each(_level_one, sorted(set(owners.values())), now=now)
+    failed = each(_level_one, sorted(set(owners.values())), now=now)
     done = [(mark, marks[mark]) for mark in marks if owners.get(mark) not in failed]
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(
@@ -143,7 +143,7 @@ def compare_everything(*, now: datetime) -> int:
     ids = list(
         Instance.objects.exclude(state__in=resting).order_by("pk").values_list("pk", flat=True)
     )
-    _each(_level_one, ids, now=now)
+    each(_level_one, ids, now=now)
     _close_stray_runs(now=now)
     return len(ids)
 
@@ -166,7 +166,7 @@ def _close_stray_runs(*, now: datetime) -> None:
             log.error("instance.stray_run", instance=str(instance.id), run=str(run.id))
             runs.close_run(run_id=run.id, at=instance.state_at, reason="stray")
 
-    _each(close, list(strays), now=now)
+    each(close, list(strays), now=now)
 
 
 # --- deadlines
@@ -188,8 +188,8 @@ def deadlines(*, now: datetime) -> int:
         .values_list("pk", flat=True)[:BATCH]
     )
     timed = list(_timers_due(now=now)[:BATCH])
-    _each(_expire, late, now=now)
-    _each(_end_by_timer, timed, now=now)
+    each(_expire, late, now=now)
+    each(_end_by_timer, timed, now=now)
     return len(late) + len(timed)
 
 
@@ -201,10 +201,13 @@ def _put_off(*, now: datetime, listening: bool) -> int:
         unheard = Allocation.objects.held().filter(
             Q(node_id__in=dark) | Q(node__liveness__isnull=True)
         )
+        # What an instance has left keeps it from nothing but from being deleted.
+        homes = unheard.filter(abandoned_at=None)
         # A stopped instance that is released has nothing there but its disks.
         unwiped = Residence.objects.filter(node_id__in=dark, wiped_at__isnull=True)
         waiting = waiting.filter(
-            Q(pk__in=unheard.values("instance_id"))
+            Q(pk__in=homes.values("instance_id"))
+            | Q(state=S.RELEASING, pk__in=unheard.values("instance_id"))
             | Q(state=S.RELEASING, pk__in=unwiped.values("instance_id"))
         )
     put_off = 0
@@ -318,7 +321,7 @@ def _level_one(instance: Instance, *, now: datetime) -> None:
     level(instance, now=now)
 
 
-def _each(
+def each(
     act: Callable[..., None], instance_ids: Iterable[uuid.UUID], *, now: datetime
 ) -> set[uuid.UUID]:
     """

@@ -335,7 +335,7 @@ def get_for_page(
     if instance is None:
         return None
     (row,) = rows_of(tenant_id, [instance], now=now, may=may, balance=balance)
-    place = Allocation.objects.held().filter(instance_id=instance_id).select_related("node")
+    place = Allocation.objects.residing().filter(instance_id=instance_id).select_related("node")
     allocation = place.first()
     last = read_rows(LAST_OPERATIONS, [instance_id], json_columns=("steps", "error"))
     return InstanceSheet(

@@ -106,7 +106,7 @@ WORDS: dict[InstanceState, StateWord] = {
     S.PULLING: StateWord.STARTING,
     S.STARTING: StateWord.STARTING,
     S.RUNNING: StateWord.RUNNING,
-    S.MIGRATING: StateWord.RUNNING,
+    S.MIGRATING: StateWord.STARTING,  # nothing runs while it is between two nodes
     S.STOPPING: StateWord.STOPPING,
     S.STOPPED: StateWord.STOPPED,
     S.FAILED: StateWord.FAILED,
@@ -138,6 +138,8 @@ REASONS: dict[str, str | Promise] = {
     "start_failed": _("the instance could not be started"),
     "node_failed": _("the node reported a failure"),
     "allocation_lost": _("the node no longer has the instance"),
+    "node_lost": _("its node is lost: it starts again elsewhere"),
+    "maintenance": _("its node is worked on"),
     "node_dead": _("the node is lost, and with it the instance's disk"),
     "migration_late": _("the move to another node did not end in time"),
 }

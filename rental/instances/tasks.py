@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from rental.instances import housekeeping, passes
+from rental.instances import drains, failover, housekeeping, passes
 from rental.records.clock import database_now
 
 
@@ -14,6 +14,17 @@ def place(**_from_newer_senders: object) -> None:
 @shared_task(name="instances.sync", ignore_result=True)
 def sync(**_from_newer_senders: object) -> None:
     passes.sync(now=database_now())
+
+
+@shared_task(name="instances.watch", ignore_result=True)
+def watch(**_from_newer_senders: object) -> None:
+    """Every second: who is lost, and what starts elsewhere for it."""
+    failover.watch(now=database_now())
+
+
+@shared_task(name="instances.drain", ignore_result=True)
+def drain(**_from_newer_senders: object) -> None:
+    drains.drain(now=database_now())
 
 
 @shared_task(name="instances.deadlines", ignore_result=True)

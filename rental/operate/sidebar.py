@@ -96,6 +96,7 @@ SECTIONS: Final = (
             Link(_("Allocations"), "widgets", "scheduler.allocation", "scheduler:read"),
             Link(_("Slices"), "splitscreen", "scheduler.slice", "scheduler:read"),
             Link(_("Disks on nodes"), "hard_drive", "scheduler.residence", "scheduler:read"),
+            Link(_("Maintenance"), "build", "scheduler.maintenancewindow", "scheduler:read"),
             Link(_("Private networks"), "lan", "scheduler.privatenetwork", "scheduler:read"),
             Link(_("Liveness"), "ecg_heart", "scheduler.nodeliveness", "scheduler:read"),
             Link(_("Gateways"), "router", "scheduler.gatewayflush", "scheduler:read"),

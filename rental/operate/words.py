@@ -20,6 +20,7 @@ REASONS: Final[dict[str, Any]] = {
     "zone": _("another zone"),
     "cordoned": _("cordoned"),
     "silent": _("not heard from"),
+    "cleaning": _("back after a loss, not cleaned yet"),
     "model": _("no such GPU model"),
     "health": _("such GPUs are unhealthy"),
     "mig": _("no card there can be cut so"),

@@ -17,6 +17,7 @@ DIMENSIONS: Final = (
     "zone",
     "cordoned",
     "silent",
+    "cleaning",  # something is still there that was abandoned when the node was lost
     "model",
     "health",
     "mig",  # no card here can be cut so
@@ -81,6 +82,7 @@ class Sieve:
             _refuse(self.fixed, "zone", room.zone != room.zones.find(kind.zone))
         _refuse(self.fixed, "cordoned", room.is_cordoned)
         _refuse(self.fixed, "silent", ~room.is_live)
+        _refuse(self.fixed, "cleaning", room.is_cleaning)
 
     def _ask_cards(self) -> Bools:
         kind, room = self.kind, self._room

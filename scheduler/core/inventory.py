@@ -62,6 +62,7 @@ class NodeState:
     zone: str
     is_cordoned: bool = False
     is_live: bool = True
+    is_cleaning: bool = False
     allows_strangers: bool = False
     cpu_milli: int
     ram_mib: int
@@ -132,6 +133,7 @@ class Inventory:
         self.zone = _ints(self.zones.of(node.zone) for node in self.nodes)
         self.is_cordoned = _bools(node.is_cordoned for node in self.nodes)
         self.is_live = _bools(node.is_live for node in self.nodes)
+        self.is_cleaning = _bools(node.is_cleaning for node in self.nodes)
         self.allows_strangers = _bools(node.allows_strangers for node in self.nodes)
         self.is_held = np.zeros(len(self.nodes), dtype=np.bool_)
 

@@ -7,7 +7,7 @@ Source: docs/adr/0003-agent-protocol-and-liveness.md has what is placed on a sil
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -17,7 +17,7 @@ from scheduler.core.board import Board
 from scheduler.core.boards import Way, make_board, make_policy
 from scheduler.core.fits import DIMENSIONS, FITS, Sieve
 from scheduler.core.forecast import Forecast
-from scheduler.core.inventory import Inventory
+from scheduler.core.inventory import IDLE, Inventory
 from scheduler.core.kinds import WHOLE, Kind
 from scheduler.core.policies.best_fit import BestFit
 from scheduler.core.queue import Line, Use, may_hold
@@ -44,7 +44,7 @@ class Ask:
     """
     One request as a pass sees it. ``node``: where its disks pin it. ``disk_mib``: what it needs on
     top, 0 once its disks exist. ``is_releasing``: its last allocation still holds its place.
-    ``waited_s``: since when it was asked for.
+    ``is_failover``: it lost its place. ``waited_s``: since when it was asked for.
     """
 
     id: uuid.UUID
@@ -56,6 +56,7 @@ class Ask:
     disk_mib: int = 0
     is_releasing: bool = False
     market: str = "on_demand"
+    is_failover: bool = False
     waited_s: int = 0
 
     @property
@@ -117,6 +118,7 @@ class Rules:
     """
     How a pass decides. ``policies``: by region, best fit where none is named. ``forecast``: what
     is expected. ``held``, ``total``: what tenants have and what there is; ``weights``: see Line.
+    ``reserves``: by region, how many nodes are kept for what loses its place.
     """
 
     policies: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +126,7 @@ class Rules:
     held: Mapping[uuid.UUID, Use] = field(default_factory=dict)
     total: Use = Use()
     weights: Mapping[uuid.UUID, int] = field(default_factory=dict)
+    reserves: Mapping[str, int] = field(default_factory=dict)
 
 
 def plan(asks: Sequence[Ask], inventory: Inventory, rules: Rules = Rules()) -> list[Decision]:
@@ -145,14 +148,32 @@ class _Pass:
         self._decisions: dict[uuid.UUID, Decision] = {}
 
     def decide(self) -> list[Decision]:
+        self._in_line([ask for ask in self._asks if ask.is_failover])
+        self._keep_reserves()
         self._let_hold()
-        waiting = [ask for ask in self._asks if ask.id not in self._decisions]
+        self._in_line([ask for ask in self._asks if ask.id not in self._decisions])
+        return [self._decisions[ask.id] for ask in self._asks]
+
+    def _in_line(self, waiting: Sequence[Ask]) -> None:
+        """Let each choose in its turn."""
         rules = self._rules
         line = Line(waiting, held=rules.held, total=rules.total, weights=rules.weights)
         for index in line:
             if isinstance(self._ask(waiting[index]), Place):
                 line.placed(waiting[index])
-        return [self._decisions[ask.id] for ask in self._asks]
+
+    def _keep_reserves(self) -> None:
+        """
+        Keep the emptiest nodes of each region from all but those who lost their place, who have
+        chosen already. Not a node to which somebody's disks bind him: he has no other.
+        """
+        reserves = self._rules.reserves
+        if not any(reserves.values()):
+            return
+        bound = {ask.node for ask in self._asks if ask.node is not None}
+        for row in reserved_rows(self._room, reserves, bound=bound):
+            self._room.hold(row)
+        self._refused.clear()
 
     def _let_hold(self) -> None:
         """Let in each region the oldest that may hold a node choose first, and keep one for it."""
@@ -186,6 +207,23 @@ class _Pass:
             policy = make_policy(name, self._room, self._rules.forecast)
             self._boards[name] = make_board(self._room, policy, way=_way(self._room))
         return self._boards[name]
+
+
+def reserved_rows(
+    room: Inventory, reserves: Mapping[str, int], *, bound: Collection[uuid.UUID] = ()
+) -> list[int]:
+    """Return the rows of the nodes with the most idle cards, so many of each region, by region."""
+    usable = room.is_live & ~room.is_cordoned & ~room.is_cleaning
+    idle = ((room.mode == IDLE) & room.is_healthy & room.exists).sum(axis=1)
+    rows: list[int] = []
+    for region, count in sorted(reserves.items()):
+        here = [
+            row
+            for row, node in enumerate(room.nodes)
+            if node.region == region and usable[row] and idle[row] and node.id not in bound
+        ]
+        rows += sorted(here, key=lambda row: (-int(idle[row]), row))[:count]
+    return rows
 
 
 def _way(room: Inventory) -> Way:

@@ -1,11 +1,11 @@
 """
 Whose turn it is. Pure.
 
-Classes go one after another: on demand before spot. Within a class whoever has waited longer by
-whole steps of five minutes goes first, until half an hour; within a step the tenant with the
-smallest share of the fleet (dominant resource fairness: the largest of his parts of cards, their
-memory, CPU and RAM, over his weight); within a tenant first come, first served. Each placement
-raises a share, so tenants take turns within one pass.
+Classes go one after another: what lost its place with its node, on demand, spot. Within a class
+whoever has waited longer by whole steps of five minutes goes first, until half an hour; within a
+step the tenant with the smallest share of the fleet (dominant resource fairness: the largest of
+his parts of cards, their memory, CPU and RAM, over his weight); within a tenant first come, first
+served. Each placement raises a share, so tenants take turns within one pass.
 
 So nobody overtakes for ever: whoever waits is half an hour old at last, and among those shares
 decide, which only rise by being served.
@@ -24,7 +24,7 @@ from scheduler.core.kinds import WHOLE, Kind
 
 AGE_STEP: Final = 300  # s
 OLDEST: Final = 6  # steps; who waits longer is not preferred any more
-CLASSES: Final = ("on_demand", "spot")
+CLASSES: Final = ("failover", "on_demand", "spot")
 HOLD_AFTER, HOLD_FOR = 1_800, 900  # s
 MILLIONTHS: Final = 1_000_000
 
@@ -70,10 +70,17 @@ class Waiting(Protocol):
     @property
     def market(self) -> str: ...
     @property
+    def is_failover(self) -> bool: ...
+    @property
     def waited_s(self) -> int: ...
 
 
 W = TypeVar("W", bound=Waiting)
+
+
+def class_of(one: Waiting) -> int:
+    """Return which class it waits in; lower ones go first."""
+    return CLASSES.index("failover" if one.is_failover else one.market)
 
 
 def may_hold(one: Waiting) -> bool:
@@ -118,7 +125,7 @@ class Line:
         steps: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for index, one in enumerate(self._waiting):
             age = min(one.waited_s // AGE_STEP, OLDEST)
-            steps[CLASSES.index(one.market), -age].append(index)
+            steps[class_of(one), -age].append(index)
         for step in sorted(steps):
             yield from self._in_turns(steps[step])
 

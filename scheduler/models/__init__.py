@@ -25,6 +25,7 @@ from scheduler.models.nodes import (
 )
 from scheduler.models.places import GpuModel, Region, Zone
 from scheduler.models.requests import Market, Request, RequestState
+from scheduler.models.windows import MaintenanceWindow
 
 __all__ = [
     "Agent",
@@ -37,6 +38,7 @@ __all__ = [
     "GpuHealth",
     "GpuModel",
     "LivenessStatus",
+    "MaintenanceWindow",
     "Market",
     "Node",
     "NodeLiveness",

@@ -26,6 +26,10 @@ class AllocationQuerySet(TenantScoped["Allocation"]):
         """Those whose release is not confirmed: they still hold slices."""
         return self.filter(released_at=None)
 
+    def residing(self) -> Self:
+        """Those in which their instance lives: held, and not abandoned. One an instance."""
+        return self.held().filter(abandoned_at=None)
+
 
 class Allocation(models.Model):
     """
@@ -33,7 +37,9 @@ class Allocation(models.Model):
 
     ``want`` to ``spec_rev`` are orders; ``phase`` to ``progress`` are what the agent observed,
     where the newest (observed_incarnation, observed_seq) wins. ``lost_at``: the operator declared
-    the node dead; it was released without anybody having confirmed a wipe.
+    the node dead; it was released without anybody having confirmed a wipe. ``abandoned_at``: its
+    node was lost and the instance lives elsewhere; what it holds stays held until the node
+    confirms ``gone``, so that nothing is sold twice.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -71,6 +77,7 @@ class Allocation(models.Model):
     created_at = models.DateTimeField(_("created at"))
     released_at = models.DateTimeField(_("released at"), null=True, blank=True)
     lost_at = models.DateTimeField(_("lost with its node at"), null=True, blank=True)
+    abandoned_at = models.DateTimeField(_("abandoned at"), null=True, blank=True)
 
     objects = AllocationQuerySet.as_manager()
 
@@ -80,8 +87,12 @@ class Allocation(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["instance_id"],
-                condition=Q(released_at=None),
+                condition=Q(released_at=None, abandoned_at=None),
                 name="instance_is_allocated_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(abandoned_at=None) | Q(want=Want.GONE),
+                name="allocation_is_abandoned_when_it_should_be_gone",
             ),
             models.CheckConstraint(
                 condition=Q(want__in=Want.values), name="allocation_want_is_known"
@@ -107,6 +118,12 @@ class Allocation(models.Model):
             # A node's desired set reads what the node still holds.
             models.Index(fields=["node"], condition=Q(released_at=None), name="allocation_held"),
             models.Index(fields=["instance_id"], name="allocation_of_instance"),
+            # A pass asks which nodes have still to be cleaned; hardly any.
+            models.Index(
+                fields=["node"],
+                condition=Q(released_at=None, abandoned_at__isnull=False),
+                name="allocation_abandoned",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -206,11 +223,23 @@ class ResidenceWant(models.TextChoices):
     GONE = "gone", _("gone")
 
 
+class ResidenceQuerySet(TenantScoped["Residence"]):
+    def present(self) -> Self:
+        """Those with bytes that count: their space is taken."""
+        return self.filter(wiped_at=None)
+
+    def residing(self) -> Self:
+        """Those that are their instance's disks; they pin it to their node."""
+        return self.present().filter(abandoned_at=None)
+
+
 class Residence(models.Model):
     """
     Bytes of an instance on a node. It holds node disk from creation to confirmed wipe, whatever
     its instance does, and pins the instance to the node. ``lost_at``: the operator declared the
     node dead; ``wiped_at`` then says since when it counts no more, and nobody wiped it.
+    ``abandoned_at``: the instance has left it and has another; it is to be wiped, and holds its
+    space until it is.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -230,8 +259,9 @@ class Residence(models.Model):
     created_at = models.DateTimeField(_("created at"))
     wiped_at = models.DateTimeField(_("wiped at"), null=True, blank=True)
     lost_at = models.DateTimeField(_("lost with its node at"), null=True, blank=True)
+    abandoned_at = models.DateTimeField(_("abandoned at"), null=True, blank=True)
 
-    objects = TenantScoped["Residence"].as_manager()
+    objects = ResidenceQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("residence")
@@ -239,7 +269,7 @@ class Residence(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["instance_id", "kind"],
-                condition=Q(wiped_at=None),
+                condition=Q(wiped_at=None, abandoned_at=None),
                 name="instance_has_one_disk_of_a_kind",
             ),
             models.CheckConstraint(
@@ -253,9 +283,18 @@ class Residence(models.Model):
                 condition=Q(lost_at=None) | Q(wiped_at__isnull=False),
                 name="residence_counts_no_more_when_it_is_lost",
             ),
+            models.CheckConstraint(
+                condition=Q(abandoned_at=None) | Q(want=ResidenceWant.GONE),
+                name="residence_is_abandoned_when_it_should_be_gone",
+            ),
         ]
         indexes = [
             models.Index(fields=["node"], condition=Q(wiped_at=None), name="residence_held"),
+            models.Index(
+                fields=["node"],
+                condition=Q(wiped_at=None, abandoned_at__isnull=False),
+                name="residence_abandoned",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -58,6 +58,7 @@ class Node(models.Model):
     version = models.BigIntegerField(_("version"), default=1)
     cordoned = models.BooleanField(_("cordoned"), default=False)
     drained = models.BooleanField(_("to be drained"), default=False)
+    drain_by = models.DateTimeField(_("to be empty by"), null=True, blank=True)
     shared_allowed = models.BooleanField(_("strangers may share a card"), default=False)
     facts = models.JSONField(_("facts"), default=dict, blank=True)
     cpu_milli_total = models.IntegerField(_("CPU, milli"), default=0)
@@ -86,6 +87,9 @@ class Node(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(drained=False) | Q(cordoned=True), name="node_is_drained_when_cordoned"
+            ),
+            models.CheckConstraint(
+                condition=Q(drain_by=None) | Q(drained=True), name="node_is_empty_by_when_drained"
             ),
         ]
 

@@ -28,6 +28,12 @@ class Region(models.Model):
         choices=PolicyName.choices,
         default=PolicyName.BEST_FIT,
     )
+    failover_reserve_nodes = models.PositiveSmallIntegerField(
+        _("nodes kept for failover"),
+        default=0,
+        db_default=0,
+        help_text=_("So many of the emptiest nodes take nothing but instances of lost nodes."),
+    )
 
     class Meta:
         verbose_name = _("region")
@@ -43,12 +49,18 @@ class Region(models.Model):
 
 
 class Zone(models.Model):
-    """A part of a region that fails on its own (power, network)."""
+    """
+    A part of a region that fails on its own (power, network). ``frozen_at``: since when so much of
+    it is lost that nothing is re-placed from there (services/failover.py).
+    """
 
     code = models.SlugField(_("code"), primary_key=True, max_length=32)
     name = models.CharField(_("name"), max_length=80, blank=True, default="")
     region = models.ForeignKey(
         Region, models.PROTECT, related_name="zones", verbose_name=_("region")
+    )
+    frozen_at = models.DateTimeField(
+        _("re-placement frozen since"), null=True, blank=True, editable=False
     )
 
     class Meta:

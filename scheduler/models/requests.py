@@ -43,6 +43,7 @@ class Request(models.Model):
     The shape says what one node must give: ``count`` whole GPUs, or ``tenths`` of one with
     ``vram_mib``, or a MIG instance of this ``profile`` (of any with ``vram_mib`` when empty); and
     CPU, RAM and disk. ``gpu_models``: pairs "name|MiB", any model when empty.
+    ``is_failover``: the instance lost its place, or left it for maintenance: it goes first.
     ``reasons``: nodes per dimension that refused it in the last pass, e.g. {"vram": 12}.
     """
 
@@ -82,6 +83,9 @@ class Request(models.Model):
         blank=True,
         verbose_name=_("disks are on"),
     )
+    # The container that it becomes: above that of a place which the instance has left.
+    incarnation = models.PositiveIntegerField(_("incarnation"), default=1, db_default=1)
+    is_failover = models.BooleanField(_("goes first"), default=False, db_default=False)
     spec = models.JSONField(_("spec"))
     reasons = models.JSONField(_("why it waits"), default=dict, blank=True)
     requested_at = models.DateTimeField(_("requested at"))
@@ -114,6 +118,9 @@ class Request(models.Model):
                 name="request_of_a_profile_is_for_mig",
             ),
             models.CheckConstraint(condition=Q(group_size__gte=1), name="request_group_has_one"),
+            models.CheckConstraint(
+                condition=Q(incarnation__gte=1), name="request_incarnation_begins_at_one"
+            ),
             models.CheckConstraint(
                 condition=Q(expires_at__gt=F("requested_at")), name="request_expires_later"
             ),

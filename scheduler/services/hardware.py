@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import structlog
+from django.conf import settings
 from django.db import transaction
 
 from agents import protocol
@@ -19,6 +20,8 @@ log = structlog.get_logger()
 
 # What drivers report differs from what is on the box (ECC, firmware): a T4 of 16 GiB shows 15.
 MEMORY_TOLERANCE_PERCENT = 8
+# What a node that is not drained says of it.
+STAYS = (False, None)
 
 
 @transaction.atomic
@@ -191,7 +194,7 @@ def cordon(*, node_id: uuid.UUID, actor: Actor, now: datetime) -> None:
 
     :raises UnknownNode: if there is none
     """
-    _mark(node_id, "node.cordon", cordoned=True, drained=None, actor=actor, now=now)
+    _mark(node_id, "node.cordon", cordoned=True, drain=None, actor=actor, now=now)
 
 
 @transaction.atomic
@@ -201,17 +204,22 @@ def uncordon(*, node_id: uuid.UUID, actor: Actor, now: datetime) -> None:
 
     :raises UnknownNode: if there is none
     """
-    _mark(node_id, "node.uncordon", cordoned=False, drained=False, actor=actor, now=now)
+    _mark(node_id, "node.uncordon", cordoned=False, drain=STAYS, actor=actor, now=now)
 
 
 @transaction.atomic
-def drain(*, node_id: uuid.UUID, actor: Actor, now: datetime) -> None:
+def drain(*, node_id: uuid.UUID, actor: Actor, by: datetime | None = None, now: datetime) -> None:
     """
-    Cordon the node and say that it is to be emptied. Nothing is moved for it yet.
+    Cordon the node and have it emptied: what may be moved starts elsewhere as soon as there is
+    room, the rest is stopped at ``by``, or ``SCHEDULER_DRAIN_NOTICE`` from now. Draining again
+    without ``by`` changes nothing.
 
     :raises UnknownNode: if there is none
     """
-    _mark(node_id, "node.drain", cordoned=True, drained=True, actor=actor, now=now)
+    if by is None:
+        known = Node.objects.filter(pk=node_id, drained=True).values_list("drain_by", flat=True)
+        by = known.first() or now + settings.SCHEDULER_DRAIN_NOTICE
+    _mark(node_id, "node.drain", cordoned=True, drain=(True, by), actor=actor, now=now)
 
 
 def _mark(
@@ -219,20 +227,22 @@ def _mark(
     verb: str,
     *,
     cordoned: bool,
-    drained: bool | None,
+    drain: tuple[bool, datetime | None] | None,
     actor: Actor,
     now: datetime,
 ) -> None:
     node = Node.objects.select_for_update(no_key=True).filter(id=node_id).first()
     if node is None:
         raise UnknownNode(node_id)
-    before = {"cordoned": node.cordoned, "drained": node.drained}
-    after = {"cordoned": cordoned, "drained": node.drained if drained is None else drained}
+    before = _marks(node)
+    node.cordoned = cordoned
+    if drain is not None:
+        node.drained, node.drain_by = drain
+    after = _marks(node)
     if before == after:
         return
-    node.cordoned, node.drained = after["cordoned"], after["drained"]
     node.version += 1  # a pass that still saw it open must not commit on it
-    node.save(update_fields=["cordoned", "drained", "version"])
+    node.save(update_fields=["cordoned", "drained", "drain_by", "version"])
     record_event(
         tenant_id=None,
         actor=actor,
@@ -242,3 +252,9 @@ def _mark(
         after=after,
         now=now,
     )
+
+
+def _marks(node: Node) -> dict[str, Any]:
+    """Return what an operator has said of the node, as it is audited."""
+    marks: dict[str, Any] = {"cordoned": node.cordoned, "drained": node.drained}
+    return marks | ({"drain_by": node.drain_by.isoformat()} if node.drain_by else {})

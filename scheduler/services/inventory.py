@@ -115,7 +115,10 @@ def _mask(cells: str) -> int:
 
 
 def _read_nodes() -> list[Any]:
-    rows = Node.objects.order_by("id").values_list(
+    here = {"node_id": OuterRef("pk"), "abandoned_at__isnull": False}
+    left = Allocation.objects.held().filter(**here), Residence.objects.present().filter(**here)
+    nodes = Node.objects.annotate(is_cleaning=Exists(left[0]) | Exists(left[1]))
+    rows = nodes.order_by("id").values_list(
         "id",
         "version",
         "zone_id",
@@ -129,6 +132,7 @@ def _read_nodes() -> list[Any]:
         "cpu_milli_total",
         "ram_mib_total",
         "disk_mib_total",
+        "is_cleaning",
         named=True,
     )
     return list(rows)
@@ -166,6 +170,7 @@ def _node_state(node: Any, cards: Iterable[Card]) -> NodeState:
         zone=node.zone_id,
         is_cordoned=node.cordoned,
         is_live=node.liveness__status == LivenessStatus.LIVE,
+        is_cleaning=node.is_cleaning,
         allows_strangers=node.shared_allowed,
         cpu_milli=node.cpu_milli_free,
         ram_mib=node.ram_mib_free,
@@ -179,6 +184,7 @@ def _empty_node(node: Any, cards: Iterable[Card]) -> NodeState:
         _node_state(node, ()),
         is_cordoned=False,
         is_live=True,
+        is_cleaning=False,
         cpu_milli=node.cpu_milli_total,
         ram_mib=node.ram_mib_total,
         disk_mib=node.disk_mib_total,
@@ -224,8 +230,8 @@ class Waiting:
 
 def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting]:
     """Return what waits, first come first, with what pins or holds up each instance; one query."""
-    disks = Residence.objects.filter(instance_id=OuterRef("instance_id"), wiped_at=None)
-    held = Allocation.objects.held().filter(instance_id=OuterRef("instance_id"))
+    disks = Residence.objects.residing().filter(instance_id=OuterRef("instance_id"))
+    held = Allocation.objects.residing().filter(instance_id=OuterRef("instance_id"))
     rows = (
         Request.objects.waiting()
         .filter(expires_at__gt=now)
@@ -241,6 +247,7 @@ def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting
             "reasons",
             "market",
             "requested_at",
+            "is_failover",
             *SHAPE_COLUMNS,
             "home_id",
             "is_releasing",
@@ -261,6 +268,7 @@ def _waiting(row: Any, *, now: datetime) -> Waiting:
         disk_mib=0 if row.home_id else row.disk_mib,
         is_releasing=row.is_releasing,
         market=row.market,
+        is_failover=row.is_failover,
         waited_s=max(0, int((now - row.requested_at).total_seconds())),
     )
     return Waiting(ask=ask, instance_id=row.instance_id, reasons=row.reasons)

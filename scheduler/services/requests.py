@@ -27,10 +27,13 @@ def open_request(
     spec: AllocationSpec,
     residences_on: uuid.UUID | None = None,
     zone: str | None = None,
+    incarnation: int = 1,
+    is_failover: bool = False,
     now: datetime,
 ) -> Request:
     """
-    Queue an instance for placement. It waits up to ``SCHEDULER_REQUEST_TTL``, then expires.
+    Queue an instance for placement. It waits up to ``SCHEDULER_REQUEST_TTL``, then expires. One
+    that lost its place (``is_failover``) goes first; its container has the given ``incarnation``.
 
     Disks that the instance already has somewhere pin it there, whether ``residences_on`` names
     the node or not.
@@ -58,6 +61,8 @@ def open_request(
         region_id=region,
         zone_id=zone,
         residences_on_id=residences_on,
+        incarnation=incarnation,
+        is_failover=is_failover,
         spec=msgspec.to_builtins(spec),
         requested_at=now,
         expires_at=now + settings.SCHEDULER_REQUEST_TTL,

@@ -44,7 +44,10 @@ SELECT coalesce((SELECT count(*) * 1000 FROM scheduler_gpu), 0),
 
 def load_rules(*, now: datetime) -> Rules:
     """Three queries; one more where some region's policy looks at what is expected."""
-    policies = dict(Region.objects.values_list("code", "policy"))
+    regions = Region.objects.values_list("code", "policy", "failover_reserve_nodes")
+    policies, reserves = {}, {}
+    for code, policy, reserve in regions:
+        policies[code], reserves[code] = policy, reserve
     with connection.cursor() as cursor:
         cursor.execute(_HELD)
         held = {tenant_id: Use(*map(int, parts)) for tenant_id, *parts in cursor.fetchall()}
@@ -52,7 +55,7 @@ def load_rules(*, now: datetime) -> Rules:
         total = Use(*map(int, cursor.fetchone()))
     needs = NEEDS_FORECAST & set(policies.values())
     forecast = load_forecast(now=now) if needs else Forecast((), ())
-    return Rules(policies=policies, forecast=forecast, held=held, total=total)
+    return Rules(policies=policies, forecast=forecast, held=held, total=total, reserves=reserves)
 
 
 def load_forecast(*, now: datetime) -> Forecast:

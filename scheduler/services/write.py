@@ -70,6 +70,7 @@ def _insert_allocations(
         node_id="chosen.node_id",
         cpu_milli="request.cpu_milli",
         ram_mib="request.ram_mib",
+        incarnation="request.incarnation",
         run_id="chosen.run_id",
         spec="request.spec",
         created_at="%(now)s",
@@ -146,7 +147,8 @@ def _insert_residences(placed: Sequence[Placed], *, now: datetime) -> list[tuple
             (chosen.workspace_id, %(workspace)s, request.disk_mib - request.disk_mib / %(part)s)
         ) AS disk (id, kind, mib)
         WHERE NOT EXISTS (SELECT FROM scheduler_residence AS home
-                          WHERE home.instance_id = request.instance_id AND home.wiped_at IS NULL)
+                          WHERE home.instance_id = request.instance_id
+                            AND home.wiped_at IS NULL AND home.abandoned_at IS NULL)
         RETURNING node_id, disk_mib
     """
     return _fetch(

@@ -273,7 +273,11 @@ EDITABLE = {
     "tenants.User",
 }
 # Their "add" page calls the service that makes one; nothing is changed or deleted by hand.
-ADDED_BY_SERVICE = {"scheduler.EnrolmentToken", "tenants.Tenant"}
+ADDED_BY_SERVICE = {
+    "scheduler.EnrolmentToken",
+    "scheduler.MaintenanceWindow",
+    "tenants.Tenant",
+}
 
 
 def registered():

@@ -7,8 +7,10 @@ import pytest
 from rental.instances.models import Instance
 from rental.records.clock import database_now
 from rental.records.texts import instant_text
+from scheduler.models import Node
 from tests.api.conftest import Api, order
 from tests.api.test_operations_of_the_api import create, problem, read
+from tests.factories.rental import make_node
 from tests.factories.tenants import make_api_key, make_ssh_key
 
 pytestmark = pytest.mark.django_db
@@ -138,3 +140,38 @@ def test_without_a_key_for_secrets_no_password_can_be_had(api, settings):
 
     problem(api.post("/v1/instances", order(password_login=True)), 503, "unavailable")
     assert not Instance.objects.exists()
+
+
+# --- when its node fails
+
+
+def test_replace_is_refused_where_a_node_has_no_guard(api, world):
+    make_node()
+    Node.objects.update(facts={"runtime": "null"}, zone="east-1")
+    make_node()
+    Node.objects.update(zone="east-1")  # one of the two has none
+
+    body = problem(
+        api.post("/v1/instances", order(on_node_loss="replace")), 422, "replace_not_offered"
+    )
+
+    assert [error["field"] for error in body["errors"]] == ["on_node_loss"]
+    assert "guard" in body["detail"]
+    assert not Instance.objects.exists()
+    made = create(api)
+    assert (made["on_node_loss"], made["migrate_ok"]) == ("keep", True)
+    problem(patch(api, made, {"on_node_loss": "replace"}), 422, "replace_not_offered")
+    problem(patch(api, made, {"on_node_loss": "hope"}), 422, "invalid_request")
+    assert Instance.objects.get().on_node_loss == "keep"
+
+
+def test_replace_is_taken_where_every_node_is_guarded(api, world):
+    make_node()
+    Node.objects.update(facts={"runtime": "null"}, zone="east-1")
+
+    made = create(api, on_node_loss="replace", migrate_ok=False)
+
+    assert (made["on_node_loss"], made["migrate_ok"]) == ("replace", False)
+    changed = read(patch(api, made, {"on_node_loss": "keep", "migrate_ok": True}))
+    assert (changed["on_node_loss"], changed["migrate_ok"]) == ("keep", True)
+    assert "set_failover" in changed["actions"]

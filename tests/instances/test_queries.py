@@ -244,7 +244,7 @@ def test_the_api_lists_what_is_legal_in_this_state(market, tenant):
 
     assert instance.shown_actions == [
         "stop", "restart", "release", "rename", "protect", "set_timers", "set_ssh_keys",
-        "set_password_login",
+        "set_password_login", "set_failover",
     ]  # fmt: skip
 
 

@@ -145,7 +145,7 @@ def test_who_is_on_a_node_and_what_draining_does():
     assert (guest.instance, guest.tenant) == (running, tenant)
     assert page.context["guests"].resting == []
     text = page.content.decode()
-    assert "Draining moves nothing" in text
+    assert "stops the rest at that time" in text
     assert reverse("admin:rental_instance_change", args=[running.pk]) in text
     assert reverse("operate:change_node", args=[node.pk, "drain"]) not in text
 

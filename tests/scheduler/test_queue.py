@@ -20,6 +20,7 @@ class One:
     tenant: uuid.UUID
     kind: Kind = field(default_factory=Kind)
     market: str = "on_demand"
+    is_failover: bool = False
     waited_s: int = 0
 
 

@@ -1,6 +1,7 @@
 """A pass: tenants take turns, and a large request that has waited long keeps one node."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,10 @@ def one(number, *, waited=0, market="on_demand", count=1, tenant=ANN, **fields):
         **{name: getattr(made, name) for name in made.__slots__}
         | {"waited_s": waited, "market": market}
     )
+
+
+def lost(number):
+    return replace(one(number), is_failover=True)
 
 
 def placed(decisions):
@@ -112,3 +117,40 @@ def test_nothing_is_kept_where_it_could_never_run():
     assert placed(plan([elsewhere, one(2)], Inventory([half_full()]))) == [2]
     too_large = one(1, count=3, waited=HALF_AN_HOUR)
     assert placed(plan([too_large, one(2)], Inventory([half_full()]))) == [2]
+
+
+# --- failover: who lost his place goes first, and has a reserve
+
+
+def test_who_lost_his_place_goes_before_all_others_however_long_they_have_waited():
+    asks = [one(1, waited=HALF_AN_HOUR), lost(2), one(3, market="spot")]
+
+    assert placed(plan(asks, Inventory([node(1, gpu(11))]))) == [2]
+
+
+def test_the_reserve_is_open_to_who_lost_his_place_alone():
+    room = [node(1, gpu(11)), node(2, gpu(21), gpu(22))]
+    region = node(1, gpu(11)).region
+    rules = Rules(reserves={region: 1})
+
+    decisions = plan([one(1), one(2)], Inventory(room), rules)
+    assert placed(decisions) == [1]  # the emptier node is kept
+    assert decisions[1].reasons == {"held": 1, "gpu": 1}
+
+    asks = [one(1), lost(2), lost(3)]
+    assert placed(plan(asks, Inventory(room), rules)) == [2, 3]
+
+
+def test_the_reserve_keeps_nobody_from_the_node_with_his_disks():
+    home = node(1, gpu(11), gpu(12))
+    rules = Rules(reserves={home.region: 1})
+    bound = replace(one(1), node=home.id)
+
+    assert placed(plan([bound], Inventory([home]), rules)) == [1]
+
+
+def test_nothing_is_placed_on_a_node_that_is_being_cleaned():
+    dirty = replace(node(1, gpu(11)), is_cleaning=True)
+
+    assert plan([one(1)], Inventory([dirty]))[0].reasons == {"cleaning": 1}
+    assert plan([lost(1)], Inventory([dirty]))[0].reasons == {"cleaning": 1}

@@ -11,6 +11,7 @@ from rental.instances.states import InstanceState
 from rental.records.audit import AuditEvent
 from rental.records.ids import to_text
 from rental.tenants.models import Role
+from scheduler.models import Node
 from tests.factories.billing import report
 from tests.factories.rental import PERSON, fresh, says
 from tests.factories.tenants import make_ssh_key, make_tenant, make_user
@@ -365,6 +366,24 @@ def test_each_part_of_the_settings_is_saved_by_itself(rented, htmx):
     )
     left = (row.auto_stop_at - rented.now).total_seconds()
     assert 4 * 3600 <= left < 4 * 3600 + 60
+
+
+def test_what_happens_when_its_node_fails_is_a_setting(rented, htmx):
+    instance = rented.running(name="brave")
+    Node.objects.update(facts={"runtime": "null"})
+
+    saved = change(htmx, rented, instance, "failover", on_node_loss="replace")
+
+    assert saved.status_code == 200
+    row = fresh(instance)
+    assert (row.on_node_loss, row.migrate_ok) == ("replace", False)
+
+    change(htmx, rented, instance, "failover", on_node_loss="keep", migrate_ok="1")
+    Node.objects.update(facts={"runtime": "local"})
+    refused = change(htmx, rented, instance, "failover", on_node_loss="replace", migrate_ok="1")
+    assert refused.status_code == 422
+    assert "no guard yet" in refused.content.decode()
+    assert fresh(instance).on_node_loss == "keep"
 
 
 def test_timers_are_on_the_tenants_clock_and_both_can_be_taken_off(rented, htmx):

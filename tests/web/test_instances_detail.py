@@ -253,7 +253,7 @@ def test_a_viewer_reads_all_tabs_and_cannot_change_settings(rented):
     page = viewer.get(f"{rented.url(instance)}?tab=settings")
 
     html = page.content.decode()
-    assert html.count("<fieldset") == html.count('" disabled>') == 5
+    assert html.count("<fieldset") == html.count('" disabled>') == 6
     assert "Your role may look and not change anything." in text_of(page)
     assert "Danger zone" not in html
 

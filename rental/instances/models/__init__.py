@@ -1,7 +1,14 @@
 """The tables of instances."""
 
 from rental.instances.models.beside import Endpoint, Notice, NoticeKind
-from rental.instances.models.instance import HAS_TIMERS, DesiredState, Health, Instance, Mode
+from rental.instances.models.instance import (
+    HAS_TIMERS,
+    DesiredState,
+    Health,
+    Instance,
+    Mode,
+    OnNodeLoss,
+)
 from rental.instances.models.operations import Operation, OperationKind, OperationState
 from rental.instances.models.sealed import InstancePassword, Sealed, Secret
 
@@ -15,6 +22,7 @@ __all__ = [
     "Mode",
     "Notice",
     "NoticeKind",
+    "OnNodeLoss",
     "Operation",
     "OperationKind",
     "OperationState",

@@ -15,6 +15,7 @@ from rental.records.scoped import TenantScoped
 
 class NoticeKind(models.TextChoices):
     BALANCE = "balance", _("the balance runs out")
+    MAINTENANCE = "maintenance", _("its node is worked on")
 
 
 class NoticeQuerySet(TenantScoped["Notice"]):

@@ -42,6 +42,13 @@ class Health(models.TextChoices):
     UNKNOWN = "unknown", _("unknown")
 
 
+class OnNodeLoss(models.TextChoices):
+    """What becomes of an instance whose node is lost."""
+
+    KEEP = "keep", _("keep it there and wait for the node")
+    REPLACE = "replace", _("start it again on another node")
+
+
 # Said in the same words by the index and by the pass that reads it: so the planner takes it.
 HAS_TIMERS = Q(state__in=[str(state) for state in MAY_HAVE_TIMERS]) & (
     Q(auto_stop_at__isnull=False)
@@ -111,6 +118,16 @@ class Instance(models.Model):
     ssh_key_ids = ArrayField(models.UUIDField(), default=list, blank=True)
     password_login = models.BooleanField(_("password log-in"), default=False, db_default=False)
 
+    on_node_loss = models.CharField(
+        _("when its node is lost"),
+        max_length=8,
+        choices=OnNodeLoss.choices,
+        default=OnNodeLoss.KEEP,
+        db_default=OnNodeLoss.KEEP,
+    )
+    # May it be stopped and started elsewhere when its node is drained?
+    migrate_ok = models.BooleanField(_("may be moved"), default=True, db_default=True)
+
     version = models.BigIntegerField(default=1, db_default=1, editable=False)
 
     generation = models.PositiveIntegerField(default=1)
@@ -151,6 +168,10 @@ class Instance(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(health__in=Health.values), name="instance_health_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(on_node_loss__in=OnNodeLoss.values),
+                name="instance_on_node_loss_is_known",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=sorted(ALLOWANCE)) | Q(deadline_at__isnull=False),

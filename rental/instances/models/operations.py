@@ -17,6 +17,7 @@ class OperationKind(models.TextChoices):
     STOP = "stop", _("stop")
     RESTART = "restart", _("restart")
     RELEASE = "release", _("release")
+    MOVE = "move", _("move to another node")
 
 
 class OperationState(models.TextChoices):

@@ -13,6 +13,7 @@ from rental.catalog.models import Image, Offer
 from rental.instances import naming, operations, orders
 from rental.instances.models import (
     Instance,
+    OnNodeLoss,
     OperationKind,
 )
 from rental.instances.passwords import give_password
@@ -48,6 +49,8 @@ def create_instances(
     password_login: bool = False,
     auto_stop_at: datetime | None = None,
     max_duration_s: int | None = None,
+    on_node_loss: str = OnNodeLoss.KEEP,
+    migrate_ok: bool = True,
     quote_id: uuid.UUID | None = None,
     max_hourly_price: int | None = None,
     actor: Actor,
@@ -64,6 +67,8 @@ def create_instances(
     :raises CatalogError: what is ordered is not on sale like this, or not at this price
     :raises UnknownProject, UnknownSshKey, UnknownSecret, BadOrder, TenantNotActive: the order
         cannot be taken
+    :raises ReplaceNotOffered: if it is to be started elsewhere when its node is lost, and some
+        node where it may be placed has no guard
     :raises SecretsNotSetUp: if it wants a password and the deployment has no SECRETS_KEY
     :raises InsufficientBalance, TenantInArrears: from billing; half an hour must be covered
     """
@@ -88,6 +93,7 @@ def create_instances(
     orders.check_ssh_keys(tenant_id, ssh_key_ids)
     orders.check_command(command, env or {})
     orders.check_timers(auto_stop_at=auto_stop_at, max_duration_s=max_duration_s, now=now)
+    orders.check_on_node_loss(on_node_loss, region=offer.region)
 
     wallets.lock_wallet(tenant_id=tenant_id, now=now)
     hold_secrets(tenant_id, secrets, env=env or {})
@@ -106,6 +112,8 @@ def create_instances(
             password_login=password_login,
             auto_stop_at=auto_stop_at,
             max_duration_s=max_duration_s,
+            on_node_loss=on_node_loss,
+            migrate_ok=migrate_ok,
             price=price,
             actor=actor,
             now=now,
@@ -133,6 +141,8 @@ def _create_one(
     password_login: bool,
     auto_stop_at: datetime | None,
     max_duration_s: int | None,
+    on_node_loss: str,
+    migrate_ok: bool,
     price: int,
     actor: Actor,
     now: datetime,
@@ -160,6 +170,8 @@ def _create_one(
         password_login=password_login,
         auto_stop_at=auto_stop_at,
         max_duration_s=max_duration_s,
+        on_node_loss=on_node_loss,
+        migrate_ok=migrate_ok,
         created_by=f"{actor.kind}:{actor.id}"[:80],
         created_at=now,
     )

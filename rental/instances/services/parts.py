@@ -6,19 +6,25 @@ from typing import Any
 
 import structlog
 
-from rental.instances import orders
+from rental.instances.asking import ask_for_a_place
 from rental.instances.errors import (
     GenerationMismatch,
 )
-from rental.instances.facts import disks_are_on
 from rental.instances.level import level, locked_instance
 from rental.instances.models import (
     Instance,
 )
-from rental.instances.specs import build_spec
 from rental.records.audit import Actor, record_event
-from rental.records.ids import new_id, to_text
-from scheduler.services.requests import open_request
+from rental.records.ids import to_text
+
+__all__ = [
+    "accept",
+    "as_audited",
+    "ask_for_a_place",
+    "audit",
+    "begin_command",
+    "check_generation",
+]
 
 log = structlog.get_logger()
 
@@ -81,19 +87,3 @@ def audit(
         now=now,
     )
     log.info(verb, instance=str(instance.id), state=instance.state)
-
-
-def ask_for_a_place(instance: Instance, *, now: datetime) -> None:
-    request = open_request(
-        request_id=new_id(),
-        tenant_id=instance.tenant_id,
-        instance_id=instance.id,
-        shape=orders.shape_of(instance.shape),
-        market=instance.market,
-        region=instance.region,
-        spec=build_spec(instance),
-        residences_on=disks_are_on(instance),
-        now=now,
-    )
-    instance.request_id = request.id
-    instance.save(update_fields=["request_id"])

@@ -34,6 +34,8 @@ class Changes(TypedDict, total=False):
     max_duration_s: int | None
     ssh_key_ids: Sequence[uuid.UUID]
     password_login: bool
+    on_node_loss: str
+    migrate_ok: bool
 
 
 VERBS: dict[str, Verb] = {
@@ -43,6 +45,8 @@ VERBS: dict[str, Verb] = {
     "max_duration_s": "set_timers",
     "ssh_key_ids": "set_ssh_keys",
     "password_login": "set_password_login",
+    "on_node_loss": "set_failover",
+    "migrate_ok": "set_failover",
 }
 # What the node must hear of; it applies these while the instance runs.
 FOR_THE_NODE = frozenset({"ssh_key_ids", "password_login"})
@@ -64,7 +68,7 @@ def update_instance(
     log-in reach a running instance within seconds; timers bind to the present session.
 
     :raises UnknownInstance, GenerationMismatch: see there
-    :raises BadOrder, UnknownSshKey: if a value cannot be used
+    :raises BadOrder, UnknownSshKey, ReplaceNotOffered: if a value cannot be used
     :raises NotPossibleNow: if one of them has no meaning in its state
     :raises SecretsNotSetUp: if a password is wanted and the deployment has no SECRETS_KEY
     """
@@ -158,6 +162,10 @@ def _check_values(instance: Instance, new: Mapping[str, Any], *, now: datetime) 
     longest, ready_at = new.get("max_duration_s"), instance.session_ready_at
     if longest is not None and ready_at is not None and ready_at + timedelta(seconds=longest) < now:
         raise BadOrder("max_duration_s", "it has run longer than that already")
+    if "on_node_loss" in new:
+        home = Allocation.objects.residing().filter(instance_id=instance.id)
+        node_id = home.values_list("node_id", flat=True).first()
+        orders.check_on_node_loss(new["on_node_loss"], region=instance.region, node_id=node_id)
     keys = new.get("ssh_key_ids", ())
     if len(keys) > orders.MOST_SSH_KEYS or len(set(keys)) < len(keys):
         raise BadOrder("ssh_key_ids", f"at most {orders.MOST_SSH_KEYS}, each once")
@@ -178,11 +186,11 @@ def _accept_settled(instance: Instance, fields: Sequence[str]) -> None:
 def _tell_node(instance: Instance, *, now: datetime) -> None:
     """Let the order say it: that of the node, or the one that waits for a node."""
     spec = build_spec(instance)
+    if change_request(instance_id=instance.id, spec=spec, now=now):
+        return
     if instance.state == S.QUEUED:
-        if change_request(instance_id=instance.id, spec=spec, now=now):
-            return
         level(instance, now=now)  # a pass placed it meanwhile
-    held = Allocation.objects.held().filter(instance_id=instance.id, want=Want.RUN).first()
+    held = Allocation.objects.residing().filter(instance_id=instance.id, want=Want.RUN).first()
     if held is not None:
         allocations.update_spec(allocation_id=held.id, spec=spec, now=now)
 

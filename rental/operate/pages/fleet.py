@@ -24,7 +24,7 @@ SWITCHES: Final[dict[str, tuple[Any, Any]]] = {
     "uncordon": (hardware.uncordon, _("%(node)s takes instances again.")),
     "drain": (
         hardware.drain,
-        _("%(node)s is cordoned and marked to be drained. What runs there stays until it ends."),
+        _("%(node)s is being drained: what may be moved is moved, the rest stops in time."),
     ),
 }
 
@@ -61,7 +61,7 @@ def _uuid_or_none(text: str) -> uuid.UUID | None:
 
 @staff_page(READ)
 def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
-    """Who is on one node, and draining it: that moves nobody, so it begins with a look."""
+    """Who is on one node, and draining it: that ends what they do, so it begins with a look."""
     found = get_object_or_404(Node.objects.select_related("liveness"), pk=node_id)
     liveness = getattr(found, "liveness", None)
     return show(
@@ -71,6 +71,7 @@ def node(request: HttpRequest, node_id: uuid.UUID) -> HttpResponse:
         node=found,
         heard=liveness.status if liveness else "",
         guests=guests_of(found),
+        windows=list(found.windows.announced()),
         may_write=may(request, WRITE),
     )
 

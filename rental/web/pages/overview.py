@@ -216,6 +216,12 @@ def _notice_words(kind: str, count: int) -> str:
             "The balance is used up: %(n)s instances stop and keep their disks.",
             count,
         ) % {"n": count}
+    if kind == NoticeKind.MAINTENANCE:
+        return ngettext(
+            "A node is worked on: %(n)s instance is moved, or stops and keeps its disk.",
+            "Nodes are worked on: %(n)s instances are moved, or stop and keep their disks.",
+            count,
+        ) % {"n": count}
     return str(dict(NoticeKind.choices).get(kind, kind))
 
 

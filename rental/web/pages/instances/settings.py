@@ -1,5 +1,5 @@
 """
-The settings tab: name, protection, timers, SSH keys, password log-in; and the danger zone.
+The settings tab: name, protection, timers, access, failing nodes; and the danger zone.
 
 Each card is a form of its own that changes its own part; a refusal is said in its card.
 """
@@ -35,6 +35,7 @@ SAVED: Final[dict[str, Promise]] = {
     "protected": _("The protection is saved."),
     "timers": _("The timers are saved."),
     "keys": _("The keys are saved; the instance has them within seconds."),
+    "failover": _("What happens when its node fails is saved."),
     "password": _("Password log-in is saved; the instance follows within seconds."),
 }
 
@@ -130,11 +131,19 @@ def _password(visit: Visit, post: QueryDict) -> Changes:
     return {"password_login": post.get("password_login") == "1"}
 
 
+def _failover(visit: Visit, post: QueryDict) -> Changes:
+    return {
+        "on_node_loss": post.get("on_node_loss", ""),
+        "migrate_ok": post.get("migrate_ok") == "1",
+    }
+
+
 PARTS: Final[dict[str, Callable[[Visit, QueryDict], Changes]]] = {
     "name": _name,
     "protected": _protected,
     "timers": _timers,
     "keys": _keys,
+    "failover": _failover,
     "password": _password,
 }
 

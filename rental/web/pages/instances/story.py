@@ -27,6 +27,8 @@ ENDED: Final[dict[tuple[str, str], Promise]] = {
     ("restart", "succeeded"): _("Ready again"),
     ("stop", "succeeded"): _("Stopped"),
     ("release", "succeeded"): _("Deleted; its disk is wiped"),
+    ("move", "succeeded"): _("Ready on another node"),
+    ("move", "failed"): _("The move failed"),
     ("create", "failed"): _("The order failed"),
     ("start", "failed"): _("The start failed"),
     ("restart", "failed"): _("The restart failed"),
@@ -117,6 +119,8 @@ FIELDS: Final[dict[str, Promise]] = {
     "auto_stop_at": _("auto-stop"),
     "max_duration_s": _("longest duration, seconds"),
     "password_login": _("password log-in"),
+    "on_node_loss": _("when its node is lost"),
+    "migrate_ok": _("may be moved"),
 }
 VALUES: Final[dict[object, Promise]] = {True: _("on"), False: _("off"), None: _("none")}
 

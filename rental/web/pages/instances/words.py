@@ -24,6 +24,7 @@ WAITS: dict[str, object] = {
     "zone": ngettext_lazy("%(n)d node is in another zone", "%(n)d nodes are in another zone", "n"),
     "cordoned": ngettext_lazy("%(n)d node takes nothing new", "%(n)d nodes take nothing new", "n"),
     "silent": ngettext_lazy("%(n)d node is silent", "%(n)d nodes are silent", "n"),
+    "cleaning": ngettext_lazy("%(n)d node is being cleaned", "%(n)d nodes are being cleaned", "n"),
     "model": ngettext_lazy("%(n)d node has another GPU", "%(n)d nodes have other GPUs", "n"),
     "health": ngettext_lazy(
         "%(n)d node has unhealthy GPUs", "%(n)d nodes have unhealthy GPUs", "n"
@@ -170,6 +171,9 @@ EVENTS: dict[str, Promise] = {
     "instance.renamed": _("Renamed"),
     "instance.changed": _("Settings changed"),
     "instance.failed": _("Failed"),
+    "instance.moved": _("Moved to another node"),
+    "instance.not_replaced": _("Stays on its lost node, which has no guard"),
+    "instance.replaced": _("Starts again on another node"),
     "instance.password_revealed": _("Password shown"),
     "instance.password_rotated": _("Password changed"),
     "instance.stop_late": _("The node did not confirm the stop in time"),
@@ -185,6 +189,8 @@ def notice_words(kind: str) -> str:
     """Return what a notice says will happen at its deadline."""
     if kind == "balance":
         return gettext("The balance runs out; the instance is stopped then.")
+    if kind == "maintenance":
+        return gettext("Its node is worked on; it is moved by then, or stopped with its disk.")
     return kind
 
 
@@ -194,6 +200,7 @@ COMMANDS: dict[str, Promise] = {
     "stop": pgettext_lazy("command", "Stop"),
     "restart": pgettext_lazy("command", "Restart"),
     "release": pgettext_lazy("command", "Release"),
+    "move": _("Move to another node"),
 }
 OUTCOMES: dict[str, Promise] = {
     "running": _("under way"),
