@@ -78,6 +78,6 @@ def _kind(cards: int, milli: int, factor: int, *, width: int = 0) -> Kind:
         milli=milli,
         width=width,
         vram_mib=MODEL[1] * milli // WHOLE // 64 * 64 if is_share else 0,
-        cpu_milli=CORES * part * factor // (WHOLE * 1_000),
+        cpu_milli=min(CPU, CORES * part * factor // (WHOLE * 1_000)),  # of one node
         ram_mib=RAM * part // (CARDS * WHOLE * 2),
     )

@@ -3,6 +3,7 @@
 from django.urls import path, re_path
 
 from rental.api import (
+    advice,
     catalog,
     docs,
     events,
@@ -40,6 +41,7 @@ urlpatterns = [
     path("instances/<str:instance_id>/samples", samples.InstanceSamples.as_view()),
     path("instances/<str:instance_id>/segments", money.InstanceSegments.as_view()),
     path("instances/<str:instance_id>/charges", money.InstanceCharges.as_view()),
+    path("advice", advice.AdviceList.as_view()),
     path("operations", operations.OperationList.as_view()),
     path("operations/<str:operation_id>", operations.OperationDetail.as_view()),
     path("balance", money.BalanceDetail.as_view()),

@@ -38,9 +38,9 @@ class Parameters:
     """
 
     sequences: int = 64
-    length: int = 8
+    length: int = 7
     step: int = 10
-    guard_weight: int = 200
+    guard_weight: int = 300
     guard_slack: int = 300
     spare: int = 1
     scarcity_weight: int = 1_000
