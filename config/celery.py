@@ -51,7 +51,7 @@ class Hourly:
 # name of the task -> seconds between two runs, or a place in the hour or the day
 BEAT: dict[str, int | Hourly | Nightly] = {
     "instances.place": 2,
-    "instances.sync": 2,
+    "instances.sync": 1,
     "instances.deadlines": 5,
     "instances.compare": 300,
     "instances.watch": 1,

@@ -23,8 +23,9 @@ from rental.instances.models import Instance, Notice, NoticeKind, OnNodeLoss, Op
 from rental.instances.states import COMING_UP, InstanceState
 from rental.records.audit import SYSTEM, record_event
 from rental.records.ids import to_text
-from scheduler.models import Allocation, RequestState, Want
+from scheduler.models import Allocation, Want
 from scheduler.services import failover
+from scheduler.services.observe import OVER
 
 log = structlog.get_logger()
 S = InstanceState
@@ -41,18 +42,29 @@ def replace(instance: Instance, *, now: datetime) -> None:
     proven is charged: the run ends at its last proven tick, and there is none until the new
     container is ready.
     """
-    level(instance, now=now)
     if instance.state not in REPLACED_IN or instance.on_node_loss != OnNodeLoss.REPLACE:
         return
-    left = failover.abandon(instance_id=instance.id, now=now)
-    if left is None:
+    if _is_over(instance):
+        level(instance, now=now)  # it had ended before its node was lost
         return
-    facts = read_facts(instance)
-    if facts.request is not None and facts.request.state == RequestState.WAITING:
-        return  # it waited for the end of its old place, and need not any more
+    left = failover.abandon(instance_id=instance.id, now=now)
+    if left is None or left.request_id != instance.request_id:
+        return  # or it waits for the end of its old place already, and need not any more
     for run in Run.objects.filter(instance_id=instance.id, closed_at=None).order_by("pk"):
         runs.close_at_proof(run_id=run.id, reason=NODE_LOST)
     _ask_elsewhere(instance, left, code=NODE_LOST, verb="instance.replaced", now=now)
+
+
+def _is_over(instance: Instance) -> bool:
+    """Whether its node has said so, or is to end it, or billing has ended it."""
+    facts = read_facts(instance)
+    if facts.is_between_places or facts.allocation is None:
+        return False
+    has_ended = facts.allocation.phase in OVER and (
+        facts.allocation.observed_incarnation == facts.allocation.incarnation
+    )
+    is_closed = facts.run is None or facts.run.closed_at is not None
+    return has_ended or is_closed or facts.allocation.want != Want.RUN
 
 
 def move_away(instance: Instance, *, now: datetime) -> bool:

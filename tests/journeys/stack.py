@@ -212,7 +212,9 @@ class Stack:
             cursor = link.execute(query, args or None)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
 
-    def add_agent(self, name: str, token: str, gpus: list[dict[str, Any]]) -> NodeAgent:
+    def add_agent(
+        self, name: str, token: str, gpus: list[dict[str, Any]], *, runtime: str = "local"
+    ) -> NodeAgent:
         """Enrol one agent with one node of simulated GPUs, dialling through a relay."""
         gateway = int(self.state()["gateway_port"])
         relay = Relay(gateway)
@@ -231,6 +233,7 @@ class Stack:
             "[[nodes]]\n"
             f'name = "{name}"\n'
             f'gpus_file = "{home}/gpus.json"\n'
+            f'runtime = "{runtime}"\n'
         )
         env = {k: v for k, v in self.env.items() if not k.startswith("DJANGO")}
         done = subprocess.run(

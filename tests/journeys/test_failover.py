@@ -1,0 +1,22 @@
+"""A node is killed; its instances run elsewhere within 30 s, and the bill is exact."""
+
+from tests.journeys.losses import LossRoom
+from tests.journeys.stack import running_stack, state_dir
+
+
+def test_the_instances_of_a_killed_node_run_elsewhere_and_cost_what_is_proven():
+    with running_stack(state_dir("lost")) as stack:
+        room = LossRoom(stack, instances=8)
+        room.prove()
+
+        loss = room.lose()
+
+        assert loss.seconds <= 30
+        assert room.copies() == 0
+        room.bring_back(loss.node)
+        room.prove()
+        room.stop_all()
+        charged, proven, wrong = room.bill()
+        assert wrong == 0
+        assert charged == proven > 0
+        assert stack.manage("audit_ledger", check=False).returncode == 0
