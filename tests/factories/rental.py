@@ -264,6 +264,7 @@ def make_hello(node_id: uuid.UUID, *, residences=(), phases=()):
             ram_mib=node.ram_mib_total,
             disk_mib=node.disk_mib_total,
             gpus=gpus,
+            runtime=node.facts.get("runtime", ""),
             shared_allowed=True,
         ),
         residences=list(residences),
