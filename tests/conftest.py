@@ -22,6 +22,7 @@ LONGEST_FIRST = (
     "journeys/test_first_rental.py",
     "web/browser/test_every_page.py",
     "journeys/test_black_hole.py",
+    "journeys/test_failover.py",
     "config/test_up.py",
     "journeys/test_first_visit.py",
     "web/browser/",

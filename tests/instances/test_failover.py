@@ -450,6 +450,22 @@ def test_a_restart_of_a_gateway_gives_60_seconds(tenant):
     assert Request.objects.filter(is_failover=True).count() == 1
 
 
+def test_after_an_absence_of_ours_a_thawed_zone_waits_60_seconds_too(tenant):
+    """Who was lost before we went away may be on his way back, like the two that are here."""
+    room, made = make_room_of(9, tenant)
+    room.lose(*room.nodes[:3])
+    room.second += 600
+    room.silent = {room.nodes[0].id}
+
+    room.run(until=room.second + 3)
+    for second in range(room.second, room.second + 55, 5):
+        room.run(until=second)
+        failover.watch(now=room.now)
+
+    assert Zone.objects.get().frozen_at is None
+    assert nothing_moved(made)
+
+
 def test_two_passes_at_once_are_one(world, tenant):
     (instance,), node = start(tenant, world)
     world.lose(node)

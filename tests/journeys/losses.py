@@ -115,11 +115,16 @@ class LossRoom:
         )
 
     def wait_listening(self) -> None:
-        """Wait until the control plane has listened for its 60 s: before, nobody is lost."""
+        """Wait until the control plane has listened for its grace: before, nobody is lost."""
+        grace = int(self.stack.extra_env.get("SCHEDULER_DEAF_GRACE", "60"))
         deaf = """
             SELECT 1 FROM scheduler_gatewayflush
-            WHERE greatest(started_at, hole_at) > now() - interval '61 s'"""
-        wait_for("the control plane to trust itself", lambda: not self.stack.sql(deaf), seconds=150)
+            WHERE greatest(started_at, hole_at) > now() - make_interval(secs => %s)"""
+        wait_for(
+            "the control plane to trust itself",
+            lambda: not self.stack.sql(deaf, grace + 1),
+            seconds=150,
+        )
 
     def lose(self) -> Loss:
         """Kill the agent of the node on which they run, and wait until all run on the other."""
