@@ -13,7 +13,7 @@ from django.db.models import Count
 
 from rental.records.ids import new_id
 from scheduler.core.inventory import Inventory
-from scheduler.core.placement import Ask, Place, count_places, plan
+from scheduler.core.placement import Ask, Place, count_places, plan, reserved_rows
 from scheduler.core.shapes import Shape
 from scheduler.models import Request
 from scheduler.services.inventory import (
@@ -23,6 +23,7 @@ from scheduler.services.inventory import (
     load_waiting,
     shape_of,
 )
+from scheduler.services.rules import load_reserves
 
 __all__ = ["MOST_COUNTED", "Room", "Stock", "queue_places", "read_room", "stock_of"]
 
@@ -100,7 +101,7 @@ def stock_of(
     """
     Return for each (shape, region) how many could be placed now and how many requests wait.
 
-    ``tenant_id``: whose cards count as open to shares of one tenant; None for nobody's. Four
+    ``tenant_id``: whose cards count as open to shares of one tenant; None for nobody's. Five
     queries whatever the fleet, or none: each process keeps what it read for
     ``SCHEDULER_STOCK_KEPT``. Only a hint: placement decides on its own reading.
     """
@@ -113,6 +114,8 @@ def _look(*, now: datetime) -> _Seen:
     global _seen
     if _seen is None or abs(now - _seen.at) >= settings.SCHEDULER_STOCK_KEPT:
         free, empty = load_capacity()
+        for row in reserved_rows(free, load_reserves()):
+            free.hold(row)
         _seen = _Seen(at=now, free=free, empty=empty, waiting=_count_waiting(now=now))
     return _seen
 

@@ -20,23 +20,28 @@ class Guest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guests:
-    """``running``: holds a place. ``resting``: has its disks there, and can start there alone."""
+    """
+    ``running``: holds a place. ``resting``: has its disks there, and can start there alone.
+    ``left``: places that were abandoned and whose end the node has not confirmed.
+    """
 
     running: list[Guest]
     resting: list[Guest]
+    left: int = 0
 
 
 def guests_of(node: Node) -> Guests:
     """Return who is on the node, the longest first. Three queries."""
-    held = list(
+    all_held = list(
         Allocation.objects.held()
         .filter(node=node)
         .select_related("tenant")
         .order_by("created_at", "id")
     )
+    held = [one for one in all_held if one.abandoned_at is None]
     placed = {one.instance_id for one in held}
     kept: dict[uuid.UUID, Residence] = {}
-    disks = Residence.objects.filter(node=node, wiped_at=None).select_related("tenant")
+    disks = Residence.objects.residing().filter(node=node).select_related("tenant")
     for disk in disks.order_by("created_at", "id"):
         if disk.instance_id not in placed:
             kept.setdefault(disk.instance_id, disk)
@@ -48,5 +53,7 @@ def guests_of(node: Node) -> Guests:
         )
 
     return Guests(
-        running=[guest(one) for one in held], resting=[guest(one) for one in kept.values()]
+        running=[guest(one) for one in held],
+        resting=[guest(one) for one in kept.values()],
+        left=len(all_held) - len(held),
     )

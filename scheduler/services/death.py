@@ -63,7 +63,9 @@ def declare_dead(*, node_id: uuid.UUID, actor: Actor, reason: str, now: datetime
     """
     _check_silent(node_id, now=now)
     disks_here = Residence.objects.filter(node_id=node_id, wiped_at=None)
-    owners = list(disks_here.values_list("instance_id", flat=True))
+    # Of what was abandoned the instances live elsewhere, or wait for a place elsewhere.
+    homes = disks_here.filter(abandoned_at=None)
+    owners = list(homes.values_list("instance_id", flat=True))
     marked = Allocation.objects.filter(node_id=node_id).filter(
         Q(released_at=None) | Q(instance_id__in=owners)
     )

@@ -58,6 +58,12 @@ def load_rules(*, now: datetime) -> Rules:
     return Rules(policies=policies, forecast=forecast, held=held, total=total, reserves=reserves)
 
 
+def load_reserves() -> dict[str, int]:
+    """Return how many nodes each region keeps for what loses its place; one query."""
+    kept = Region.objects.filter(failover_reserve_nodes__gt=0)
+    return dict(kept.values_list("code", "failover_reserve_nodes"))
+
+
 def load_forecast(*, now: datetime) -> Forecast:
     """
     Return how often each kind was asked for in the last four weeks, whole fleet, whatever became

@@ -17,7 +17,8 @@ from rental.instances import failover, passes, services
 from rental.instances.models import Instance, Operation
 from rental.instances.states import InstanceState
 from rental.records.audit import AuditEvent
-from scheduler.models import Allocation, NodeLiveness, Request, Residence, Slice, Zone
+from scheduler.models import Allocation, Node, NodeLiveness, Request, Residence, Slice, Zone
+from scheduler.services.death import declare_dead
 from scheduler.services.desired import desired_sets
 from scheduler.services.liveness import Pulse, record_pulses
 from scheduler.services.observe import Observed, observe
@@ -35,6 +36,7 @@ from tests.factories.rental import (
     says,
     seconds,
 )
+from tests.factories.tenants import OPERATOR
 
 pytestmark = pytest.mark.django_db
 S = InstanceState
@@ -479,3 +481,21 @@ def test_two_passes_at_once_are_one(world, tenant):
         Request.objects.count(),
         Operation.objects.count(),
     ) == before
+
+
+def test_a_lost_node_that_is_declared_dead_takes_nobody_with_it_who_has_left(tenant):
+    room, (moved, other) = make_room_of(2, tenant)
+    node = Node.objects.get(pk=allocation_of(moved).node_id)
+    room.lose(node)  # there is no room elsewhere: it waits
+    assert fresh(moved).state == S.MIGRATING
+
+    declare_dead(node_id=node.pk, actor=OPERATOR, reason="burnt", now=room.now)
+    passes.sync(now=room.now)
+    assert fresh(moved).state == S.MIGRATING
+    services.stop_instance(tenant_id=tenant.id, instance_id=other.pk, actor=PERSON, now=room.now)
+    says(allocation_of(other), "gone", now=room.now)
+    passes.place(now=room.now)
+
+    assert allocation_of(moved).node_id != node.pk
+    settle_in(room)
+    assert fresh(moved).state == S.RUNNING

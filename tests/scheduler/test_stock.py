@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rental.records.ids import new_id
 from scheduler.core.inventory import Inventory
 from scheduler.core.placement import Place, count_places, plan
-from scheduler.models import Node
+from scheduler.models import Node, Region
 from scheduler.queries import MOST_COUNTED, stock_of
 from tests.factories.rental import (
     NOON,
@@ -153,12 +153,22 @@ def test_a_tenants_own_card_has_room_for_him_alone(tenth):
     assert stock(tenth).available == 0
 
 
+def test_what_is_kept_for_failover_is_not_on_sale(whole):
+    make_node(gpus=1)
+    make_node(gpus=2)
+    assert stock(whole).available == 3
+
+    Region.objects.update(failover_reserve_nodes=1)
+
+    assert stock(whole).available == 1
+
+
 @pytest.mark.parametrize("nodes", [1, 6])
 def test_costs_the_same_queries_whatever_the_fleet(tenth, whole, nodes, django_assert_num_queries):
     for _ in range(nodes):
         make_node(gpus=2)
 
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         stock_of([tenth, whole], now=NOON)
 
 

@@ -108,8 +108,15 @@ def _key_of(shown: Shown, visit: Visit) -> str:
 
 def why_of(row: InstanceRow, *, place: int | None) -> str:
     """Return what stands behind the word, in words; empty where the word says it all."""
+    if row.instance.state == S.MIGRATING:
+        why = reason_words(str(row.instance.state_reason.get("code", "")))
+        return " · ".join(part for part in (why, _on_its_way(row, place=place)) if part)
+    return _on_its_way(row, place=place)
+
+
+def _on_its_way(row: InstanceRow, *, place: int | None) -> str:
     instance = row.instance
-    if instance.state == S.QUEUED:
+    if instance.state == S.QUEUED or row.waiting is not None:
         words = waits_for((row.waiting or {}).get("reasons") or {})
         if place is None:
             return words
