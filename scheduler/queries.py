@@ -167,9 +167,13 @@ class Room:
     def __init__(self, free: Inventory, before: Sequence[Ask]) -> None:
         self._asks = list(before)
         self._free = free
+        self._refused: set[tuple[Wanted, uuid.UUID]] = set()
 
     def take(self, shape: Shape, *, region: str, tenant_id: uuid.UUID) -> bool:
         """Return whether one more finds a place, and keep that place for it."""
+        wanted = (shape, region), tenant_id
+        if wanted in self._refused:
+            return False  # room only shrinks
         ask = Ask(
             id=new_id(),
             tenant=tenant_id,
@@ -181,6 +185,7 @@ class Room:
         room = Inventory(self._free.nodes)
         decision = plan([*self._asks, ask], room)[-1]
         if not isinstance(decision, Place):
+            self._refused.add(wanted)
             return False
         self._asks.append(ask)
         return True

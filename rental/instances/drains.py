@@ -29,6 +29,8 @@ from scheduler.services.failover import is_movable
 log = structlog.get_logger()
 S = InstanceState
 LIVES_IN = (*COMING_UP, S.RUNNING)
+# Moves that one pass begins: each costs a look at the fleet.
+MOST_MOVES = 20
 
 
 def drain(*, now: datetime) -> int:
@@ -61,8 +63,11 @@ def _empty(here: Mapping[uuid.UUID, Node], *, now: datetime) -> None:
     """Move whom there is room for; stop whose time is over."""
     movable = [one for one, node in here.items() if is_movable(node)]
     asking = Instance.objects.filter(pk__in=movable, state=S.RUNNING, migrate_ok=True)
-    moving, room = [], None
+    moving: list[uuid.UUID] = []
+    room: Room | None = None
     for instance in asking.order_by("pk"):
+        if len(moving) == MOST_MOVES:
+            break
         room = room or read_room(now=now)
         if _takes(room, instance):
             moving.append(instance.pk)

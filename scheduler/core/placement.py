@@ -179,7 +179,10 @@ class _Pass:
         """Let in each region the oldest that may hold a node choose first, and keep one for it."""
         heads: dict[str, Ask] = {}
         for ask in self._asks:
-            if ask.region not in heads and not ask.is_releasing and may_hold(ask):
+            is_placed = isinstance(self._decisions.get(ask.id), Place)
+            if ask.region in heads or is_placed or ask.is_releasing:
+                continue
+            if may_hold(ask):
                 heads[ask.region] = ask
         for ask in heads.values():
             if isinstance(self._ask(ask), Wait):

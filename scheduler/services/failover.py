@@ -113,6 +113,9 @@ def freeze_zones(*, now: datetime) -> list[Zone]:
     Freeze re-placement from zones of which much is lost, thaw the others; return what changed.
     A network that is cut in two looks like this: the nodes run on, and copies of all would too.
     """
+    are_all_live = not NodeLiveness.objects.exclude(status=LivenessStatus.LIVE).exists()
+    if are_all_live and not Zone.objects.filter(frozen_at__isnull=False).exists():
+        return []
     losses = read_losses(now=now)
     changed = []
     for zone in Zone.objects.order_by("pk").select_for_update(no_key=True):

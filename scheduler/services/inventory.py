@@ -229,13 +229,16 @@ class Waiting:
 
 
 def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting]:
-    """Return what waits, first come first, with what pins or holds up each instance; one query."""
+    """
+    Return what waits: who lost his place before others, then first come first; with what pins or
+    holds up each instance. One query.
+    """
     disks = Residence.objects.residing().filter(instance_id=OuterRef("instance_id"))
     held = Allocation.objects.residing().filter(instance_id=OuterRef("instance_id"))
     rows = (
         Request.objects.waiting()
         .filter(expires_at__gt=now)
-        .order_by("requested_at", "id")
+        .order_by("-is_failover", "requested_at", "id")
         .annotate(home_id=Subquery(disks.values("node_id")[:1]), is_releasing=Exists(held))
         .values_list(
             "id",

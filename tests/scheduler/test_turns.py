@@ -154,3 +154,11 @@ def test_nothing_is_placed_on_a_node_that_is_being_cleaned():
 
     assert plan([one(1)], Inventory([dirty]))[0].reasons == {"cleaning": 1}
     assert plan([lost(1)], Inventory([dirty]))[0].reasons == {"cleaning": 1}
+
+
+def test_who_lost_his_place_and_waited_long_gets_one_place_and_not_two():
+    late = replace(lost(1), waited_s=HALF_AN_HOUR)
+
+    decisions = plan([late, one(2)], Inventory([node(1, gpu(11), gpu(12))]))
+
+    assert placed(decisions) == [1, 2]
