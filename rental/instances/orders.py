@@ -14,9 +14,9 @@ from rental.instances.errors import (
     UnknownProject,
     UnknownSshKey,
 )
-from rental.instances.models import OnNodeLoss
+from rental.instances.models import Instance, OnNodeLoss
 from rental.tenants.models import Project, SshKey, Tenant
-from scheduler.models import Node
+from scheduler.models import Allocation, Node
 from scheduler.services.failover import is_guarded, region_is_guarded
 from scheduler.services.requests import Shape
 
@@ -99,12 +99,20 @@ def check_on_node_loss(wish: str, *, region: str, node_id: uuid.UUID | None = No
         raise BadOrder("on_node_loss", f"one of {', '.join(OnNodeLoss.values)}")
     if wish != OnNodeLoss.REPLACE:
         return
-    if node_id is None:
-        is_possible = region_is_guarded(region)
-    else:
-        is_possible = is_guarded(Node.objects.get(pk=node_id))
-    if not is_possible:
+    if not _is_guarded(region, node_id):
         raise ReplaceNotOffered
+
+
+def may_be_replaced(instance: Instance) -> bool:
+    """Return whether it may be set to start elsewhere when its node is lost. Two queries."""
+    homes = Allocation.objects.residing().filter(instance_id=instance.pk)
+    return _is_guarded(instance.region, homes.values_list("node_id", flat=True).first())
+
+
+def _is_guarded(region: str, node_id: uuid.UUID | None) -> bool:
+    if node_id is None:
+        return region_is_guarded(region)
+    return is_guarded(Node.objects.get(pk=node_id))
 
 
 def names_of(name: str | None, count: int) -> list[str]:

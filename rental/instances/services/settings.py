@@ -163,8 +163,8 @@ def _check_values(instance: Instance, new: Mapping[str, Any], *, now: datetime) 
     if longest is not None and ready_at is not None and ready_at + timedelta(seconds=longest) < now:
         raise BadOrder("max_duration_s", "it has run longer than that already")
     if "on_node_loss" in new:
-        home = Allocation.objects.residing().filter(instance_id=instance.id)
-        node_id = home.values_list("node_id", flat=True).first()
+        homes = Allocation.objects.residing().filter(instance_id=instance.id)
+        node_id = homes.values_list("node_id", flat=True).first()
         orders.check_on_node_loss(new["on_node_loss"], region=instance.region, node_id=node_id)
     keys = new.get("ssh_key_ids", ())
     if len(keys) > orders.MOST_SSH_KEYS or len(set(keys)) < len(keys):

@@ -15,7 +15,7 @@ from django.http import HttpResponse, QueryDict
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from rental.instances import services
+from rental.instances import orders, services
 from rental.instances.queries import InstanceSheet
 from rental.instances.services import Changes
 from rental.records import ids
@@ -51,13 +51,15 @@ class KeyChoice:
 class Settings:
     """
     ``keys``: those of the tenant, None for whoever may not see them. ``longest_h``: the longest
-    duration in hours, as the field takes it. ``refusal``: why the change of
+    duration in hours, as the field takes it. ``can_replace``: whether it may be set to start
+    elsewhere when its node is lost. ``refusal``: why the change of
     ``part`` was not taken; ``typed`` is what stood in its fields.
     """
 
     keys: list[KeyChoice] | None
     once: str
     longest_h: str
+    can_replace: bool = False
     soon: tuple[int, ...] = SOON
     part: str = ""
     refusal: Refusal | None = None
@@ -86,6 +88,7 @@ def settings_of(visit: Visit, sheet: InstanceSheet, **failed: Any) -> Settings:
     return Settings(
         keys=keys,
         once=new_key(),
+        can_replace=orders.may_be_replaced(sheet.instance),
         longest_h="" if longest is None else f"{longest / 3600:.2f}".rstrip("0").rstrip("."),
         **failed,
     )
