@@ -3,8 +3,10 @@ Two nodes of the ``null`` runtime in a real Tessera, one of which is killed agai
 happens to its instances, and what they cost. For a journey and for ``benchmarks.failover``.
 """
 
+import json
 import time
 from dataclasses import dataclass
+from typing import Literal
 
 from tests.journeys.stack import Api, NodeAgent, Stack, wait_for
 
@@ -126,14 +128,20 @@ class LossRoom:
             seconds=150,
         )
 
-    def lose(self) -> Loss:
-        """Kill the agent of the node on which they run, and wait until all run on the other."""
+    def lose(self, how: Literal["kill", "cut"] = "kill") -> Loss:
+        """
+        Kill the agent of the node on which they run, or cut its link, with which everything there
+        runs on; and wait until all run on the other node.
+        """
         lost, other = self.home, next(name for name in self.agents if name != self.home)
         self.wait_listening()
         process = self.agents[lost].process
         assert process is not None
-        process.kill()
-        process.wait(10)
+        if how == "kill":
+            process.kill()
+            process.wait(10)
+        else:
+            self.agents[lost].relay.cut()
         time.sleep(1.5)  # what was sent before is written once a second
         [(last_heard, _)] = self.stack.sql(SILENCE, lost)
         wait_for(
@@ -145,13 +153,19 @@ class LossRoom:
         [(_, seconds)] = self.stack.sql(SILENCE, lost)
         self._wait_all_on(other, seconds=90)
         [(again, shown)] = self.stack.sql(SILENCE, lost)
-        assert again == last_heard, "the killed agent was heard again"
+        assert again == last_heard, "the lost node was heard again"
         self.home = other
         return Loss(node=lost, seconds=seconds, shown=shown)
 
     def bring_back(self, name: str) -> None:
-        """Start the agent again, and wait until its node has confirmed the end of all it had."""
-        self.agents[name].start()
+        """
+        Start the agent again, or heal its link, and wait until its node has confirmed the end of
+        all that it had.
+        """
+        agent = self.agents[name]
+        if agent.process is None or agent.process.poll() is not None:
+            agent.start()
+        agent.relay.heal()
         wait_for(
             f"{name} to be clean",
             lambda: self.stack.sql(UNCLEAN) == [(0,)],
@@ -160,6 +174,12 @@ class LossRoom:
         )
         live = "SELECT 1 FROM scheduler_nodeliveness WHERE status <> 'live'"
         wait_for("all nodes to be live", lambda: not self.stack.sql(live), seconds=30)
+
+    def really_runs(self, name: str) -> int:
+        """Return how many containers are alive on the node, whatever anybody knows of them."""
+        [kept] = (self.agents[name].state_dir / "state").rglob("null.json")
+        containers = json.loads(kept.read_text())["containers"].values()
+        return sum(1 for one in containers if one["alive"])
 
     def copies(self) -> int:
         """Return how many instances live in two places."""
