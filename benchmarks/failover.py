@@ -26,12 +26,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--instances", type=int, default=64)
     parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--prove", action="store_true", help="each run has ticks: 30 s more a time")
     wish = parser.parse_args()
     seconds: list[float] = []
     shown: list[float] = []
     with running_stack(state_dir("bench")) as stack:
         room = LossRoom(stack, instances=wish.instances)
         for number in range(1, wish.times + 1):
+            if wish.prove:
+                room.prove()
             loss = room.lose()
             seconds.append(loss.seconds)
             shown.append(loss.shown)
