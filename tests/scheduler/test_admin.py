@@ -1,9 +1,12 @@
 """The operator's pages: readable, and changed by services alone."""
 
+from datetime import timedelta
+
 import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.urls import reverse
+from django.utils import timezone
 
 from rental.records.models import AuditEvent
 from rental.tenants.models import User
@@ -11,6 +14,7 @@ from scheduler.models import (
     EnrolmentToken,
     GatewayFlush,
     GpuModel,
+    MaintenanceWindow,
     Node,
     NodeLiveness,
     QuarantineEvent,
@@ -155,3 +159,35 @@ def test_a_token_is_issued_and_shown_once(operator):
     assert enrol(token=token, agent_name="rack-1", nodes=["node-1"], now=NOON)
     again = operator.get(reverse("admin:scheduler_enrolmenttoken_changelist"))
     assert token.encode() not in again.content
+
+
+def announce_window(operator, node, begins_at, **fields):
+    ends_at = begins_at + timedelta(hours=2)
+    sent = {"node": str(node.pk), "reason": "new fans"}
+    # Pages may be in another zone than tests: all times here are far from the limit.
+    for name, at in (("begins_at", begins_at), ("ends_at", ends_at)):
+        local = timezone.localtime(at)
+        sent |= {f"{name}_0": f"{local:%Y-%m-%d}", f"{name}_1": f"{local:%H:%M:%S}"}
+    return operator.post(reverse("admin:scheduler_maintenancewindow_add"), sent | fields)
+
+
+def test_a_window_is_announced_and_cancelled_by_the_operator(operator):
+    node, soon = make_node(), timezone.now()
+
+    early = announce_window(operator, node, soon + timedelta(hours=10))
+    assert "hours ahead" in early.content.decode()
+    assert not MaintenanceWindow.objects.exists()
+
+    made = announce_window(operator, node, soon + timedelta(hours=40))
+    assert made.status_code == 302
+    window = MaintenanceWindow.objects.get()
+    assert (window.node, window.reason, window.begun_at) == (node, "new fans", None)
+    assert announce_window(operator, node, soon + timedelta(hours=50)).status_code == 200
+    assert MaintenanceWindow.objects.count() == 1
+
+    page = reverse("admin:scheduler_maintenancewindow_changelist")
+    operator.post(page, {"action": "cancel", "_selected_action": [str(window.pk)]})
+    window.refresh_from_db()
+    assert window.cancelled_at is not None
+    verbs = set(AuditEvent.objects.values_list("verb", flat=True))
+    assert verbs == {"node.maintenance_announced", "node.maintenance_cancelled"}
