@@ -21,7 +21,7 @@ from rental.instances.passes import each
 from rental.instances.states import COMING_UP, InstanceState
 from rental.records import outbox
 from rental.records.ids import to_text
-from scheduler.models import Allocation, Node, Want
+from scheduler.models import Allocation, LivenessStatus, Node, Want
 from scheduler.queries import Room, read_room
 from scheduler.services import windows
 from scheduler.services.failover import is_movable
@@ -42,7 +42,7 @@ def drain(*, now: datetime) -> int:
     leaving = windows.nodes_to_leave()
     homes = _homes(leaving)
     level_notices({one: leaving[node] for one, node in homes.items()}, now=now)
-    drained = Node.objects.filter(pk__in=leaving, drained=True).in_bulk()
+    drained = Node.objects.filter(pk__in=leaving, drained=True).select_related("liveness").in_bulk()
     here = {one: drained[node] for one, node in homes.items() if node in drained}
     if here:
         _empty(here, now=now)
@@ -61,7 +61,7 @@ def _homes(leaving: Mapping[uuid.UUID, datetime]) -> dict[uuid.UUID, uuid.UUID]:
 
 def _empty(here: Mapping[uuid.UUID, Node], *, now: datetime) -> None:
     """Move whom there is room for; stop whose time is over."""
-    movable = [one for one, node in here.items() if is_movable(node)]
+    movable = [one for one, node in here.items() if is_movable(node) and _is_heard(node)]
     asking = Instance.objects.filter(pk__in=movable, state=S.RUNNING, migrate_ok=True)
     moving: list[uuid.UUID] = []
     room: Room | None = None
@@ -79,6 +79,12 @@ def _empty(here: Mapping[uuid.UUID, Node], *, now: datetime) -> None:
         if one not in moving and node.drain_by is not None and node.drain_by <= now
     ]
     each(_stop_one, late, now=now)
+
+
+def _is_heard(node: Node) -> bool:
+    """A node that cannot be heard confirms no end: what it runs would wait for it, stopped."""
+    liveness = getattr(node, "liveness", None)
+    return liveness is not None and liveness.status == LivenessStatus.LIVE
 
 
 def _takes(room: Room, instance: Instance) -> bool:

@@ -25,6 +25,7 @@ from tests.factories.rental import (
     run_up,
     says,
     seconds,
+    set_liveness,
 )
 from tests.factories.tenants import OPERATOR
 
@@ -136,6 +137,20 @@ def test_who_may_not_be_moved_stays_until_the_deadline(world, tenant, why):
 
     drains.drain(now=NOON + seconds(60))
     assert fresh(instance).state == S.STOPPING
+
+
+def test_nobody_is_moved_off_a_node_that_is_not_heard(world, tenant):
+    instance = rent(tenant)
+    null_node()
+    set_liveness(world, "suspect")
+    hardware.drain(node_id=world.pk, actor=OPERATOR, now=NOON)
+
+    drains.drain(now=NOON + seconds(5))
+    assert fresh(instance).state == S.RUNNING
+
+    set_liveness(world, "live")
+    drains.drain(now=NOON + seconds(10))
+    assert fresh(instance).state == S.MIGRATING
 
 
 def test_of_two_only_the_one_with_room_moves(world, tenant):
