@@ -10,7 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rental.gateway.door import DoorStuck
 from rental.gateway.problems import problem
 from rental.gateway.process import Gateway
+from rental.gateway.scheduler_metrics import in_text
 from scheduler.errors import EnrolmentRefused
+from scheduler.gauges import read_gauges
 from scheduler.services.enrolment import Enrolled, enrol
 
 log = structlog.get_logger()
@@ -82,4 +84,13 @@ async def show_health(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 async def show_metrics(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+    """What this gateway counts, and the gauges of the scheduler while PostgreSQL answers."""
+    gateway = _gateway(request)
+    text = generate_latest()
+    try:
+        gauges = await gateway.door.ask(lambda: read_gauges(now=gateway.clock.now()))
+    except DoorStuck:
+        log.warning("gateway.metrics_without_gauges")
+    else:
+        text += in_text(gauges)
+    return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)

@@ -86,6 +86,21 @@ def test_metrics_count_the_links(server):
     assert "tessera_gateway_links 1.0" in answer.text.splitlines()
 
 
+def test_metrics_have_the_gauges_of_the_scheduler_while_the_database_answers(server):
+    make_agent("agent-1", nodes=("node-1",))
+
+    def lines():
+        return httpx.get(f"http://{server.address}/metrics").text.splitlines()
+
+    [nodes] = [line for line in lines() if line.startswith("tessera_scheduler_nodes{")]
+    assert nodes.endswith('status="never"} 1.0')
+    with database_away():
+        answer = httpx.get(f"http://{server.address}/metrics")
+    assert answer.status_code == 200
+    assert "tessera_gateway_links" in answer.text
+    assert "tessera_scheduler_" not in answer.text
+
+
 @pytest.mark.parametrize("path", ["/", "/admin/", "/v1/instances", "/accounts/login/"])
 def test_nothing_of_the_web_process_is_served(server, path):
     answer = httpx.get(f"http://{server.address}{path}")
