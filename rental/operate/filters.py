@@ -10,6 +10,7 @@ from django.utils.translation import gettext
 
 from rental.operate import words
 from rental.operate.fleet import Card, Cell
+from scheduler.models import Market, SliceMode
 
 register = template.Library()
 
@@ -71,6 +72,8 @@ class Tiles:
         self.gpu = _around("admin:scheduler_gpu_change")
         self.free, self.since = escape(gettext("free")), escape(gettext("since"))
         self.idle = escape(gettext("idle"))
+        self.modes = {mode.value: escape(str(mode.label)) for mode in SliceMode}
+        self.markets = {market.value: escape(str(market.label)) for market in Market}
         self.texts: dict[str, str] = {}  # tenants and offers come again and again
 
     def write(self, card: Card) -> SafeString:
@@ -81,7 +84,7 @@ class Tiles:
             f'<div class="op-card{"" if card.is_well else " sick"}"><header>'
             f'<a href="{head}{card.gpu.pk}{tail}"><span class="soft">{card.gpu.index}</span>'
             f' {self._escape(card.model)}</a><span class="soft num">{taken}</span></header>'
-            f'<div class="op-tiles">{"".join(map(self._cell, card.parts))}</div>'
+            f'<div class="op-tiles of{card.cells}">{"".join(map(self._cell, card.parts))}</div>'
             f"{self._fault(card)}</div>"
         )
 
@@ -96,12 +99,21 @@ class Tiles:
             word = self.free if cell.width > 2 else ""
             return f'<span class="op-cell free w{cell.width}">{word}</span>'
         tenant, offer = self._escape(cell.tenant), self._escape(cell.offer)
-        facts = f"{tenant} · {offer} · {escape(cell.instance)}"
+        held = " · ".join(
+            filter(None, (self.modes[cell.mode], escape(cell.profile), self.markets[cell.market]))
+        )
+        facts = f"{tenant} · {offer} · {escape(cell.instance)} · {held}"
+        spot = " spot" if cell.market == Market.SPOT else ""
+        words = self._escape(cell.initials)
+        if cell.profile and cell.width > 1:
+            words = self._escape(cell.profile)
+        elif cell.width > 2:
+            words = tenant
+        look = f"op-cell w{cell.width} m-{cell.mode}{spot}"
         head, tail = self.instance
         return (
-            f'<a class="op-cell w{cell.width} h{cell.hue}" href="{head}{cell.instance_id}{tail}"'
-            f' title="{facts} · {self.since} {cell.since}">'
-            f"{tenant if cell.width > 2 else self._escape(cell.initials)}</a>"
+            f'<a class="{look}" href="{head}{cell.instance_id}{tail}"'
+            f' title="{facts} · {self.since} {cell.since}">{words}</a>'
         )
 
     def _escape(self, text: str) -> str:

@@ -12,6 +12,8 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
+from scheduler.core.kinds import WHOLE
+from scheduler.core.mig import MOST_SLICES, builtin_table
 from scheduler.core.shapes import CELLS
 from scheduler.models import (
     Allocation,
@@ -19,9 +21,11 @@ from scheduler.models import (
     GpuHealth,
     GpuModel,
     LivenessStatus,
+    Market,
     Node,
     Residence,
     Slice,
+    SliceMode,
     Zone,
 )
 
@@ -58,12 +62,15 @@ class Filters:
 class Cell:
     """
     Neighbouring cells of a card in one hand, ``width`` of them; free where ``tenant`` is empty.
+    ``mode``, ``market``: how they are held; the mode gives the colour. ``profile``: of MIG.
     """
 
     width: int
+    mode: str = ""
+    market: str = ""
+    profile: str = ""
     tenant: str = ""
     initials: str = ""
-    hue: int = 0
     instance_id: str = ""
     instance: str = ""
     offer: str = ""
@@ -72,7 +79,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A GPU. ``cells``: how many it is cut in; ``taken``: how many are held."""
+    """
+    A GPU. ``cells``: how many it is cut in, tenths or, for MIG, its memory slices; ``taken``: how
+    many of them are held.
+    """
 
     gpu: Gpu
     model: str
@@ -84,6 +94,10 @@ class Card:
     def is_well(self) -> bool:
         return bool(self.gpu.health == GpuHealth.HEALTHY)
 
+    def milli_of(self, cells: int) -> int:
+        """Return cells of this card as thousandths of a card, in which cards can be added."""
+        return cells * WHOLE // self.cells
+
 
 @dataclass(slots=True, kw_only=True)
 class NodeMap:
@@ -91,14 +105,6 @@ class NodeMap:
     status: str  # live, suspect, lost, or "" before the first pulse
     heard_at: datetime | None
     cards: list[Card] = field(default_factory=list)
-
-    @property
-    def taken(self) -> int:
-        return sum(card.taken for card in self.cards)
-
-    @property
-    def cells(self) -> int:
-        return sum(card.cells for card in self.cards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +127,27 @@ class Fleet:
 
     @property
     def tenants(self) -> list[tuple[Cell, int]]:
-        """Who holds how many cells here, the greatest first, with a cell for colour and name."""
+        """Who holds how many tenths of cards here, the greatest first, with a cell for the name."""
         counts: Counter[str] = Counter()
         shown: dict[str, Cell] = {}
         for one in self.nodes:
             for card in one.cards:
                 for cell in card.parts:
                     if cell.tenant:
-                        counts[cell.tenant] += cell.width
+                        counts[cell.tenant] += card.milli_of(cell.width)
                         shown[cell.tenant] = cell
-        return [(shown[slug], count) for slug, count in counts.most_common()]
+        return [(shown[slug], milli * CELLS // WHOLE) for slug, milli in counts.most_common()]
+
+    @property
+    def modes(self) -> list[tuple[str, Any]]:
+        """The ways in which something is held here, with their words: what the colours mean."""
+        found = {cell.mode for one in self.nodes for card in one.cards for cell in card.parts}
+        return [(mode.value, mode.label) for mode in SliceMode if mode in found]
+
+    @property
+    def has_spot(self) -> bool:
+        parts = (cell for one in self.nodes for card in one.cards for cell in card.parts)
+        return any(cell.market == Market.SPOT for cell in parts)
 
     @property
     def idle_cards(self) -> int:
@@ -141,12 +158,12 @@ class Fleet:
         return sum(1 for one in open_nodes for card in one.cards if card.is_well and not card.taken)
 
     @property
-    def taken(self) -> int:
-        return sum(one.taken for one in self.nodes)
+    def held_milli(self) -> int:
+        return sum(card.milli_of(card.taken) for one in self.nodes for card in one.cards)
 
     @property
-    def cells(self) -> int:
-        return sum(one.cells for one in self.nodes)
+    def all_milli(self) -> int:
+        return self.cards * WHOLE
 
 
 def load_fleet(filters: Filters, *, after: str = "") -> Fleet:
@@ -224,26 +241,28 @@ def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, 
         cursor.execute(
             """
             SELECT s.gpu_id, lower(part), upper(part), t.slug, a.instance_id::text,
-                   COALESCE(i.name, ''), COALESCE(i.offer_id, ''),
+                   COALESCE(i.name, ''), COALESCE(i.offer_id, ''), s.mode, r.market, r.profile,
                    to_char(s.created_at AT TIME ZONE %s, 'YYYY-MM-DD HH24:MI')
             FROM scheduler_slice s
             CROSS JOIN LATERAL unnest(s.cells) AS part
             JOIN scheduler_gpu g ON g.id = s.gpu_id
             JOIN scheduler_allocation a ON a.id = s.allocation_id
+            JOIN scheduler_request r ON r.id = a.request_id
             JOIN tenants_tenant t ON t.id = s.tenant_id
             LEFT JOIN rental_instance i ON i.id = a.instance_id
             WHERE s.released_at IS NULL AND g.node_id = ANY(%s)
             """,
             [settings.BILLING_TIME_ZONE, list(nodes)],
         )
-        rows = cursor.fetchall()
-        hues = {slug: place % HUES for place, slug in enumerate(sorted({row[3] for row in rows}))}
-        for gpu, begin, end, slug, instance, name, offer, since in rows:
+        for row in cursor.fetchall():
+            gpu, begin, end, slug, instance, name, offer, mode, market, profile, since = row
             cell = Cell(
                 width=end - begin,
                 tenant=slug,
                 initials=initials_of(slug),
-                hue=hues[slug],
+                mode=mode,
+                market=market,
+                profile=profile,
                 instance_id=instance,
                 instance=name,
                 offer=offer,
@@ -253,9 +272,6 @@ def _held(nodes: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[tuple[int, 
     return held
 
 
-HUES: Final = 6  # colours that tell neighbours apart; the text says who it is
-
-
 def initials_of(slug: str) -> str:
     """Return two letters for a narrow cell: "acme-vision" -> "AV", "acme" -> "AC"."""
     first, _dash, rest = slug.partition("-")
@@ -263,6 +279,7 @@ def initials_of(slug: str) -> str:
 
 
 def _card(gpu: Gpu, held: list[tuple[int, int, Cell]]) -> Card:
+    cells = _memory_slices(gpu) if any(cell.mode == "mig" for *_, cell in held) else CELLS
     parts: list[Cell] = []
     place = 0
     for begin, end, cell in sorted(held, key=lambda part: part[0]):
@@ -270,12 +287,18 @@ def _card(gpu: Gpu, held: list[tuple[int, int, Cell]]) -> Card:
             parts.append(Cell(width=begin - place))
         parts.append(cell)
         place = end
-    if place < CELLS:
-        parts.append(Cell(width=CELLS - place))
+    if place < cells:
+        parts.append(Cell(width=cells - place))
     return Card(
         gpu=gpu,
         model=str(gpu.model),
         parts=parts,
-        cells=CELLS,
+        cells=cells,
         taken=sum(end - begin for begin, end, _cell in held),
     )
+
+
+def _memory_slices(gpu: Gpu) -> int:
+    """Return in how many memory slices MIG cuts this card."""
+    table = builtin_table(gpu.model.name, gpu.model.memory_mib)
+    return table.slices if table else MOST_SLICES

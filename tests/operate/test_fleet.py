@@ -11,13 +11,25 @@ from rental.operate.overview import look
 from rental.records.clock import database_now
 from rental.records.ids import new_id
 from rental.tenants.models import AuditEvent
+from scheduler.core.shapes import Shape
 from scheduler.models import Allocation, Gpu, Node, NodeLiveness, Residence, Slice, SliceMode
 from tests.factories.rental import make_image, make_offer, make_rich_tenant, make_running
 from tests.factories.rental import make_node as node_of_offers
-from tests.factories.scheduler import GIB, NOON, make_allocation, make_node, make_tenant, make_zone
+from tests.factories.scheduler import (
+    GIB,
+    NOON,
+    make_allocation,
+    make_gpu,
+    make_node,
+    make_tenant,
+    make_zone,
+)
 from tests.operate.conftest import staff_with
 
 pytestmark = pytest.mark.django_db
+HALF_A_CARD = Shape(
+    gpu_models=(("A100", 80 * GIB),), mode="mig", profile="3g.40gb", cpu_milli=1, ram_mib=1
+)
 
 
 def keep_disk(node):
@@ -68,7 +80,7 @@ def test_what_was_released_is_free_again():
     make_allocation()
     Slice.objects.update(released_at=NOON)
     fleet = load_fleet(Filters())
-    assert (fleet.taken, fleet.idle_cards, fleet.tenants) == (0, 1, [])
+    assert (fleet.held_milli, fleet.idle_cards, fleet.tenants) == (0, 1, [])
     Node.objects.update(cordoned=True)
     assert load_fleet(Filters()).idle_cards == 0
 
@@ -250,3 +262,27 @@ def test_names_are_escaped_in_the_map(staff):
 )
 def test_two_letters_name_a_tenant_in_a_narrow_cell(slug, letters):
     assert initials_of(slug) == letters
+
+
+def test_a_card_that_is_cut_for_mig_is_drawn_in_its_memory_slices(staff):
+    node = make_node(gpus=0)
+    make_gpu(node, model=("A100", 80 * GIB), mig_capable=True)
+    allocation = make_allocation(node=node, shape=HALF_A_CARD)
+
+    fleet = load_fleet(Filters())
+
+    (card,) = fleet.nodes[0].cards
+    assert (card.cells, card.taken) == (8, 4)
+    assert sorted((part.width, part.profile) for part in card.parts) == [(4, ""), (4, "3g.40gb")]
+    assert (fleet.held_milli, fleet.all_milli) == (500, 1_000)
+    assert [count for _cell, count in fleet.tenants] == [5]
+    assert [mode for mode, _words in fleet.modes] == ["mig"]
+    page = staff.get(reverse("operate:fleet")).content.decode()
+    assert 'class="op-tiles of8"' in page
+    assert 'class="op-cell w4 m-mig"' in page
+    assert ">3g.40gb</a>" in page
+    assert not fleet.has_spot
+
+    type(allocation.request).objects.update(market="spot")
+    assert load_fleet(Filters()).has_spot
+    assert 'm-mig spot"' in staff.get(reverse("operate:fleet")).content.decode()
