@@ -15,6 +15,14 @@ class ImpossibleShape(SchedulerError):
         self.detail = detail
 
 
+class ImpossibleGang(SchedulerError):
+    """These members cannot be placed together, whatever is free."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
 class UnknownAllocation(SchedulerError):
     """There is no such allocation."""
 

@@ -54,6 +54,17 @@ class Board:
             return None
         return row, self._columns(kind, sheet, row)
 
+    def choose_among(self, kind: Kind, rows: Bools) -> tuple[int, list[int]] | None:
+        """Choose as ``choose`` does, of these nodes alone. ``rows``: of all nodes."""
+        sheet = self._sheet(kind)
+        prices = self.policy.prices(kind)
+        worth = sheet.score if prices is None else sheet.score - prices
+        fitting = np.flatnonzero(rows & (sheet.score != REFUSED))
+        if not fitting.size:
+            return None
+        row = int(fitting[worth[fitting].argmax()])
+        return row, self._columns(kind, sheet, row)
+
     def emptiest(self, kind: Kind) -> int | None:
         """
         Return the node that has most of what a request of this kind needs, of those that nothing

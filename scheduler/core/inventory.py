@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -60,6 +61,7 @@ class NodeState:
     version: int
     region: str
     zone: str
+    rack: str = ""
     is_cordoned: bool = False
     is_live: bool = True
     is_cleaning: bool = False
@@ -131,6 +133,8 @@ class Inventory:
         self.disk = _ints(node.disk_mib for node in self.nodes)
         self.region = _ints(self.regions.of(node.region) for node in self.nodes)
         self.zone = _ints(self.zones.of(node.zone) for node in self.nodes)
+        racks = Codes()  # a node of which no rack is known is one by itself
+        self.rack = _ints(racks.of((node.zone, node.rack or node.id)) for node in self.nodes)
         self.is_cordoned = _bools(node.is_cordoned for node in self.nodes)
         self.is_live = _bools(node.is_live for node in self.nodes)
         self.is_cleaning = _bools(node.is_cleaning for node in self.nodes)
@@ -270,6 +274,44 @@ class Inventory:
     def hold(self, row: int) -> None:
         """Give nothing more of this node to anybody in this pass."""
         self.is_held[row] = True
+        self._moved(row)
+
+    def lift(self, row: int) -> None:
+        """Take back ``hold``."""
+        self.is_held[row] = False
+        self._moved(row)
+
+    def copy(self) -> "Inventory":
+        """Return the same room, for what may come of it; its arrays are its own."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray | list):
+                setattr(other, name, value.copy())
+        return other
+
+    def free_up(
+        self,
+        row: int,
+        cpu_milli: int,
+        ram_mib: int,
+        mode: Mode,
+        parts: Iterable[tuple[uuid.UUID, int, int]],
+    ) -> None:
+        """Take what somebody else held: of each GPU the bits of its cells, and MiB."""
+        column_of = {gpu.id: column for column, gpu in enumerate(self.gpus[row])}
+        for gpu, mask, vram_mib in parts:
+            at = row, column_of[gpu]
+            self.vram[at] += vram_mib
+            self.taken[at] &= ~mask
+            left = int(self.taken[at])
+            self.free[at] = FREE_CELLS[left] * (WHOLE // CELLS)
+            if not left:
+                self.mode[at], self.tenant[at] = IDLE, NOBODY
+                self.tile[at], self.tile_vram[at], self.has_media[at] = 0, 0, 0
+            elif mode == "mig":
+                self.free[at] = 0
+        self.cpu[row] += cpu_milli
+        self.ram[row] += ram_mib
         self._moved(row)
 
     def _moved(self, row: int) -> None:

@@ -15,12 +15,16 @@ import numpy as np
 
 from scheduler.core.board import Board
 from scheduler.core.boards import Way, make_board, make_policy
+from scheduler.core.bonds import Bond
 from scheduler.core.fits import DIMENSIONS, FITS, Sieve
 from scheduler.core.forecast import Forecast
-from scheduler.core.inventory import IDLE, Inventory
+from scheduler.core.groups import Groups
+from scheduler.core.heads import Heads
+from scheduler.core.inventory import IDLE, Cut, Inventory
 from scheduler.core.kinds import WHOLE, Kind
 from scheduler.core.policies.best_fit import BestFit
-from scheduler.core.queue import Line, Use, may_hold
+from scheduler.core.queue import Line, Use
+from scheduler.core.shadow import End
 from scheduler.core.shapes import CELLS, Shape
 
 __all__ = [
@@ -44,7 +48,8 @@ class Ask:
     """
     One request as a pass sees it. ``node``: where its disks pin it. ``disk_mib``: what it needs on
     top, 0 once its disks exist. ``is_releasing``: its last allocation still holds its place.
-    ``is_failover``: it lost its place. ``waited_s``: since when it was asked for.
+    ``is_failover``: it lost its place. ``waited_s``: since when it was asked for. ``lasts_s``: how
+    long it runs at the most, if that is known. ``bond``: what ties it to others.
     """
 
     id: uuid.UUID
@@ -58,6 +63,13 @@ class Ask:
     market: str = "on_demand"
     is_failover: bool = False
     waited_s: int = 0
+    lasts_s: int | None = None
+    bond: Bond | None = None
+
+    @property
+    def is_replacement(self) -> bool:
+        """Its gang runs already, without it."""
+        return self.bond is not None and self.bond.is_replacement
 
     @property
     def kind(self) -> Kind:
@@ -118,7 +130,8 @@ class Rules:
     """
     How a pass decides. ``policies``: by region, best fit where none is named. ``forecast``: what
     is expected. ``held``, ``total``: what tenants have and what there is; ``weights``: see Line.
-    ``reserves``: by region, how many nodes are kept for what loses its place.
+    ``reserves``: by region, how many nodes are kept for what loses its place. ``ends``: what is
+    known to end, and when; read for gangs that have waited long.
     """
 
     policies: Mapping[str, str] = field(default_factory=dict)
@@ -127,6 +140,7 @@ class Rules:
     total: Use = Use()
     weights: Mapping[uuid.UUID, int] = field(default_factory=dict)
     reserves: Mapping[str, int] = field(default_factory=dict)
+    ends: Sequence[End] = ()
 
 
 def plan(asks: Sequence[Ask], inventory: Inventory, rules: Rules = Rules()) -> list[Decision]:
@@ -146,6 +160,8 @@ class _Pass:
         self._boards: dict[str, Board] = {}
         self._refused: dict[Kind, dict[str, int]] = {}
         self._decisions: dict[uuid.UUID, Decision] = {}
+        self._groups = Groups(asks)
+        self._heads = Heads(self._room, self._groups, rules.ends)
 
     def decide(self) -> list[Decision]:
         self._in_line([ask for ask in self._asks if ask.is_failover])
@@ -159,8 +175,12 @@ class _Pass:
         rules = self._rules
         line = Line(waiting, held=rules.held, total=rules.total, weights=rules.weights)
         for index in line:
-            if isinstance(self._ask(waiting[index]), Place):
-                line.placed(waiting[index])
+            ask = waiting[index]
+            if ask.id in self._decisions:  # with its gang
+                continue
+            if isinstance(self._ask(ask), Place):
+                for member in self._groups.of(ask):
+                    line.placed(member)
 
     def _keep_reserves(self) -> None:
         """
@@ -176,23 +196,19 @@ class _Pass:
         self._refused.clear()
 
     def _let_hold(self) -> None:
-        """Let in each region the oldest that may hold a node choose first, and keep one for it."""
-        heads: dict[str, Ask] = {}
-        for ask in self._asks:
-            is_placed = isinstance(self._decisions.get(ask.id), Place)
-            if ask.region in heads or is_placed or ask.is_releasing:
-                continue
-            if may_hold(ask):
-                heads[ask.region] = ask
-        for ask in heads.values():
+        """Let in each region the oldest that may hold nodes choose first, and keep them for it."""
+        waiting = [ask for ask in self._asks if not isinstance(self._decisions.get(ask.id), Place)]
+        for ask in self._heads.of(waiting):
             if isinstance(self._ask(ask), Wait):
-                row = self._board(ask).emptiest(ask.kind)
-                if row is not None:
-                    self._room.hold(row)
+                self._heads.hold_for(ask, self._board(ask))
 
     def _ask(self, ask: Ask) -> Decision:
-        decision = self._decisions[ask.id] = self._decide(ask)
-        return decision
+        """Decide one, with all of its gang."""
+        if ask.bond is not None:
+            self._decide_gang(ask, self._groups.of(ask))
+        else:
+            self._decisions[ask.id] = self._decide(ask)
+        return self._decisions[ask.id]
 
     def _decide(self, ask: Ask) -> Decision:
         if ask.is_releasing:
@@ -202,7 +218,26 @@ class _Pass:
             if (place := _place(ask, kind, board)) is not None:
                 return place
             self._refused[kind] = board.count_reasons(kind)
+        if self._heads.may_pass([ask]):  # over before the nodes that are kept are needed
+            with self._heads.lifted(ask.region):
+                place = _place(ask, kind, board)
+            if place is not None:
+                return place
         return Wait(ask=ask.id, reasons=dict(self._refused[kind]))
+
+    def _decide_gang(self, ask: Ask, members: Sequence[Ask]) -> None:
+        """Place all members, or let all wait."""
+        groups, board = self._groups, self._board(ask)
+        seats, reasons = groups.place(ask, board)
+        if seats is None and "gang" in reasons and self._heads.may_pass(members):
+            with self._heads.lifted(ask.region):
+                seats, _ = groups.place(ask, board, is_again=True)
+        for index, member in enumerate(members):
+            self._decisions[member.id] = (
+                Wait(ask=member.id, reasons=dict(reasons))
+                if seats is None
+                else _place_of(member, self._room, *seats[index])
+            )
 
     def _board(self, ask: Ask) -> Board:
         name = self._rules.policies.get(ask.region, DEFAULT_POLICY)
@@ -239,7 +274,10 @@ def _place(ask: Ask, kind: Kind, board: Board) -> Place | None:
     if (chosen := board.choose(kind)) is None:
         return None
     row, columns = chosen
-    room = board.room
+    return _place_of(ask, board.room, row, board.room.take(kind, row, columns))
+
+
+def _place_of(ask: Ask, room: Inventory, row: int, cuts: Sequence[Cut]) -> Place:
     parts = tuple(
         Part(
             gpu=room.gpus[row][cut.column].id,
@@ -247,7 +285,7 @@ def _place(ask: Ask, kind: Kind, board: Board) -> Place | None:
             until_cell=cut.start + cut.width,
             vram_mib=cut.vram_mib,
         )
-        for cut in room.take(kind, row, columns)
+        for cut in cuts
     )
     return Place(ask=ask.id, node=room.nodes[row].id, parts=parts)
 

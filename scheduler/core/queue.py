@@ -2,6 +2,8 @@
 Whose turn it is. Pure.
 
 Classes go one after another: what lost its place with its node, on demand, spot. Within a class
+what replaces a lost member of a gang that runs goes first: without it the gang does no work, and
+its tenant's share, which is large for that very reason, must not put it behind others. After that
 whoever has waited longer by whole steps of five minutes goes first, until half an hour; within a
 step the tenant with the smallest share of the fleet (dominant resource fairness: the largest of
 his parts of cards, their memory, CPU and RAM, over his weight); within a tenant first come, first
@@ -73,6 +75,8 @@ class Waiting(Protocol):
     def is_failover(self) -> bool: ...
     @property
     def waited_s(self) -> int: ...
+    @property
+    def is_replacement(self) -> bool: ...
 
 
 W = TypeVar("W", bound=Waiting)
@@ -90,10 +94,17 @@ def may_hold(one: Waiting) -> bool:
     after 1, 2, 4, 8 … hours. So small requests cannot starve a large one for ever, and one that
     nobody makes room for does not keep a room empty.
     """
-    if one.waited_s < HOLD_AFTER or one.market != "on_demand" or one.kind.total_milli < WHOLE:
+    if one.market != "on_demand" or one.kind.total_milli < WHOLE:
         return False
-    began = HOLD_AFTER << ((one.waited_s // HOLD_AFTER).bit_length() - 1)
-    return one.waited_s - began < HOLD_FOR
+    return is_hour_to_hold(one.waited_s)
+
+
+def is_hour_to_hold(waited_s: int) -> bool:
+    """Return whether somebody who has waited so long may keep nodes free just now."""
+    if waited_s < HOLD_AFTER:
+        return False
+    began = HOLD_AFTER << ((waited_s // HOLD_AFTER).bit_length() - 1)
+    return waited_s - began < HOLD_FOR
 
 
 class Line:
@@ -125,6 +136,7 @@ class Line:
         steps: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for index, one in enumerate(self._waiting):
             age = min(one.waited_s // AGE_STEP, OLDEST)
+            age = OLDEST + 1 if one.is_replacement else age
             steps[class_of(one), -age].append(index)
         for step in sorted(steps):
             yield from self._in_turns(steps[step])

@@ -24,7 +24,7 @@ from scheduler.models.nodes import (
     NodeLiveness,
 )
 from scheduler.models.places import GpuModel, Region, Zone
-from scheduler.models.requests import Market, Request, RequestState
+from scheduler.models.requests import Market, Request, RequestState, Together
 from scheduler.models.windows import MaintenanceWindow
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "ResidenceWant",
     "Slice",
     "SliceMode",
+    "Together",
     "Want",
     "Zone",
 ]

@@ -39,7 +39,9 @@ class Allocation(models.Model):
     where the newest (observed_incarnation, observed_seq) wins. ``lost_at``: the operator declared
     the node dead; it was released without anybody having confirmed a wipe. ``abandoned_at``: its
     node was lost and the instance lives elsewhere; what it holds stays held until the node
-    confirms ``gone``, so that nothing is sold twice.
+    confirms ``gone``, so that nothing is sold twice. ``ends_at``: when it will be over, as far as
+    anybody knows; a forecast that orders nothing. ``apart_label``: no other of its tenant with it
+    is put on this node.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -78,6 +80,15 @@ class Allocation(models.Model):
     released_at = models.DateTimeField(_("released at"), null=True, blank=True)
     lost_at = models.DateTimeField(_("lost with its node at"), null=True, blank=True)
     abandoned_at = models.DateTimeField(_("abandoned at"), null=True, blank=True)
+    ends_at = models.DateTimeField(_("expected to end at"), null=True, blank=True)
+    apart_label = models.SlugField(
+        _("apart from its like"),
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
+        db_index=False,
+    )
 
     objects = AllocationQuerySet.as_manager()
 
@@ -118,6 +129,12 @@ class Allocation(models.Model):
             # A node's desired set reads what the node still holds.
             models.Index(fields=["node"], condition=Q(released_at=None), name="allocation_held"),
             models.Index(fields=["instance_id"], name="allocation_of_instance"),
+            # Few have a label; a pass asks on which nodes.
+            models.Index(
+                fields=["tenant", "apart_label"],
+                condition=Q(released_at=None) & ~Q(apart_label=""),
+                name="allocation_apart",
+            ),
             # A pass asks which nodes have still to be cleaned; hardly any.
             models.Index(
                 fields=["node"],

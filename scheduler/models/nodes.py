@@ -60,6 +60,15 @@ class Node(models.Model):
     drained = models.BooleanField(_("to be drained"), default=False)
     drain_by = models.DateTimeField(_("to be empty by"), null=True, blank=True)
     shared_allowed = models.BooleanField(_("strangers may share a card"), default=False)
+    rack = models.SlugField(
+        _("rack"),
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
+        db_index=False,
+        help_text=_("Nodes of one zone with the same rack are close to each other."),
+    )
     facts = models.JSONField(_("facts"), default=dict, blank=True)
     cpu_milli_total = models.IntegerField(_("CPU, milli"), default=0)
     cpu_milli_free = models.IntegerField(_("CPU free, milli"), default=0)

@@ -31,6 +31,14 @@ class RequestMode(models.TextChoices):
     SHARE_SHARED = "share_shared", _("share with strangers")
 
 
+class Together(models.TextChoices):
+    """Where all members of a gang must lie, whichever it is."""
+
+    ANYWHERE = "", _("anywhere")
+    RACK = "rack", _("in one rack")
+    ZONE = "zone", _("in one zone")
+
+
 class RequestQuerySet(TenantScoped["Request"]):
     def waiting(self) -> Self:
         return self.filter(state=RequestState.WAITING)
@@ -44,6 +52,10 @@ class Request(models.Model):
     ``vram_mib``, or a MIG instance of this ``profile`` (of any with ``vram_mib`` when empty); and
     CPU, RAM and disk. ``gpu_models``: pairs "name|MiB", any model when empty.
     ``is_failover``: the instance lost its place, or left it for maintenance: it goes first.
+    ``group_id``, ``group_size``: members of one group are placed at once or not at all; that many
+    must wait before any is looked at. ``group_placed``: how many of the group run already; then
+    this replaces one that was lost. ``together`` to ``one_per_node``: see scheduler.core.bonds.
+    ``lasts_s``: how long it runs at the most, if that is known.
     ``reasons``: nodes per dimension that refused it in the last pass, e.g. {"vram": 12}.
     """
 
@@ -54,6 +66,25 @@ class Request(models.Model):
     instance_id = models.UUIDField(_("instance"))
     group_id = models.UUIDField(_("group"))
     group_size = models.PositiveSmallIntegerField(_("group size"), default=1)
+    group_placed = models.PositiveSmallIntegerField(
+        _("members with a place"), default=0, db_default=0
+    )
+    together = models.CharField(
+        _("together"), max_length=4, choices=Together.choices, blank=True, default="", db_default=""
+    )
+    spread_skew = models.PositiveSmallIntegerField(
+        _("zones differ by at most"), null=True, blank=True
+    )
+    apart_label = models.SlugField(
+        _("apart from its like"),
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
+        db_index=False,
+    )
+    one_per_node = models.BooleanField(_("one a node"), default=False, db_default=False)
+    lasts_s = models.PositiveBigIntegerField(_("lasts at most, s"), null=True, blank=True)
     state = models.CharField(
         _("state"), max_length=12, choices=RequestState.choices, default=RequestState.WAITING
     )
@@ -119,6 +150,13 @@ class Request(models.Model):
             ),
             models.CheckConstraint(condition=Q(group_size__gte=1), name="request_group_has_one"),
             models.CheckConstraint(
+                condition=Q(together__in=Together.values), name="request_together_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(spread_skew=None) | Q(spread_skew__gte=1, together=""),
+                name="request_is_spread_or_together",
+            ),
+            models.CheckConstraint(
                 condition=Q(incarnation__gte=1), name="request_incarnation_begins_at_one"
             ),
             models.CheckConstraint(
@@ -138,6 +176,7 @@ class Request(models.Model):
                 name="request_waiting",
             ),
             models.Index(fields=["instance_id"], name="request_of_instance"),
+            models.Index(fields=["group_id"], name="request_of_group"),
         ]
 
     def __str__(self) -> str:

@@ -121,6 +121,14 @@ def update_spec(*, allocation_id: uuid.UUID, spec: AllocationSpec, now: datetime
     return allocation.spec_rev
 
 
+def expect_end(*, allocation_id: uuid.UUID, ends_at: datetime | None) -> None:
+    """
+    Store when the allocation will be over, as far as anybody knows. It orders nothing: gangs that
+    have waited long are kept nodes from such a moment on.
+    """
+    Allocation.objects.held().filter(id=allocation_id).update(ends_at=ends_at)
+
+
 @transaction.atomic
 def release_residences(*, instance_id: uuid.UUID, now: datetime) -> int:
     """

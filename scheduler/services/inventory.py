@@ -3,7 +3,7 @@
 import gc
 import re
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ from scheduler.models import (
     Request,
     Residence,
 )
+from scheduler.services.gangs import BOND_COLUMNS, bond_of, with_neighbours
 
 # Waiting requests that one pass looks at; more wait for the next.
 MOST = 5_000
@@ -123,6 +124,7 @@ def _read_nodes() -> list[Any]:
         "version",
         "zone_id",
         "zone__region_id",
+        "rack",
         "cordoned",
         "shared_allowed",
         "liveness__status",  # none before the first pulse
@@ -168,6 +170,7 @@ def _node_state(node: Any, cards: Iterable[Card]) -> NodeState:
         version=node.version,
         region=node.zone__region_id,
         zone=node.zone_id,
+        rack=node.rack,
         is_cordoned=node.cordoned,
         is_live=node.liveness__status == LivenessStatus.LIVE,
         is_cleaning=node.is_cleaning,
@@ -231,7 +234,8 @@ class Waiting:
 def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting]:
     """
     Return what waits: who lost his place before others, then first come first; with what pins or
-    holds up each instance. One query.
+    holds up each instance. One query, and those of ``with_neighbours``. A gang whose last rows are
+    beyond the limit is left out.
     """
     disks = Residence.objects.residing().filter(instance_id=OuterRef("instance_id"))
     held = Allocation.objects.residing().filter(instance_id=OuterRef("instance_id"))
@@ -251,13 +255,29 @@ def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting
             "market",
             "requested_at",
             "is_failover",
+            "lasts_s",
+            *BOND_COLUMNS,
             *SHAPE_COLUMNS,
             "home_id",
             "is_releasing",
             named=True,
         )
     )
-    return {row.id: _waiting(row, now=now) for row in rows[:limit]}
+    waiting = [_waiting(row, now=now) for row in rows[:limit]]
+    if len(waiting) == limit:
+        waiting = _without_torn_gangs(waiting)
+    if any(one.ask.bond for one in waiting):
+        asks = with_neighbours([one.ask for one in waiting])
+        waiting = [replace(one, ask=ask) for one, ask in zip(waiting, asks, strict=True)]
+    return {one.ask.id: one for one in waiting}
+
+
+def _without_torn_gangs(waiting: Iterable[Waiting]) -> list[Waiting]:
+    waiting = list(waiting)
+    here = Counter(one.ask.bond.group for one in waiting if one.ask.bond)
+    return [
+        one for one in waiting if not one.ask.bond or here[one.ask.bond.group] >= one.ask.bond.size
+    ]
 
 
 def _waiting(row: Any, *, now: datetime) -> Waiting:
@@ -273,6 +293,8 @@ def _waiting(row: Any, *, now: datetime) -> Waiting:
         market=row.market,
         is_failover=row.is_failover,
         waited_s=max(0, int((now - row.requested_at).total_seconds())),
+        lasts_s=row.lasts_s,
+        bond=bond_of(row),
     )
     return Waiting(ask=ask, instance_id=row.instance_id, reasons=row.reasons)
 

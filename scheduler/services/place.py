@@ -8,17 +8,20 @@ what slips through. A pass that loaded before ``scheduler_epoch`` rose commits n
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeAlias
 
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import Q
 
 from rental.records.ids import new_id
 from scheduler.core.placement import Place, Wait, plan
 from scheduler.models import ControlPlane, Request, RequestState
+from scheduler.services.gangs import load_ends
 from scheduler.services.inventory import (
     Waiting,
     collector_paused,
@@ -60,6 +63,9 @@ class PassResult:
     rounds: int = 0
     is_fenced: bool = False
 
+
+# Written at once or not at all: one place, or those of a gang.
+Unit: TypeAlias = tuple[Place, ...]
 
 OnPlaced = Callable[[Sequence[Placed]], None]
 
@@ -108,13 +114,14 @@ def _run_round(
         return 0
     inventory = load_inventory()
     versions = {node.id: node.version for node in inventory.nodes}
-    decisions = plan(asks, inventory, load_rules(now=now))
-    places = [decision for decision in decisions if isinstance(decision, Place)]
+    rules = replace(load_rules(now=now), ends=load_ends(asks, now=now))
+    decisions = plan(asks, inventory, rules)
+    units = units_of([one for one in decisions if isinstance(one, Place)], waiting)
     waits = [decision for decision in decisions if isinstance(decision, Wait)]
     commit = _Commit(epoch=epoch, waiting=waiting, versions=versions, now=now, on_placed=on_placed)
     try:
-        for start in range(0, len(places), settings.SCHEDULER_BATCH):
-            commit.halving(places[start : start + settings.SCHEDULER_BATCH])
+        for batch in batches_of(units, most=settings.SCHEDULER_BATCH):
+            commit.halving(batch)
         waits += [Wait(ask=ask, reasons={"refused": 1}) for ask in commit.refused]
         store_reasons(waits, waiting, epoch=epoch)
     except Fenced:
@@ -131,9 +138,12 @@ def _run_round(
 
 @transaction.atomic
 def expire_requests(*, now: datetime) -> list[Expired]:
-    """End the requests that waited too long."""
-    late = Request.objects.waiting().filter(expires_at__lte=now).order_by("id")
-    rows = list(late.select_for_update(no_key=True, skip_locked=True))
+    """End the requests that waited too long; of a gang all, when one did."""
+    late = Request.objects.waiting().filter(expires_at__lte=now)
+    gangs = late.filter(group_size__gt=1).values("group_id")
+    ending = Q(expires_at__lte=now) | Q(group_size__gt=1, group_id__in=gangs)
+    ended = Request.objects.waiting().filter(ending).order_by("id")
+    rows = list(ended.select_for_update(no_key=True, skip_locked=True))
     Request.objects.filter(id__in=[row.id for row in rows]).update(
         state=RequestState.EXPIRED, decided_at=now
     )
@@ -141,6 +151,29 @@ def expire_requests(*, now: datetime) -> list[Expired]:
         Expired(request_id=row.id, instance_id=row.instance_id, tenant_id=row.tenant_id)
         for row in rows
     ]
+
+
+def units_of(places: Sequence[Place], waiting: Mapping[uuid.UUID, Waiting]) -> list[Unit]:
+    """Return what is written at once or not at all: gangs, and each of the others by itself."""
+    units: dict[uuid.UUID, list[Place]] = {}
+    for place in places:
+        bond = waiting[place.ask].ask.bond
+        units.setdefault(place.ask if bond is None else bond.group, []).append(place)
+    return [tuple(unit) for unit in units.values()]
+
+
+def batches_of(units: Sequence[Unit], *, most: int) -> Iterator[list[Unit]]:
+    """Yield batches of at most so many places; a gang of more is one by itself."""
+    batch: list[Unit] = []
+    size = 0
+    for unit in units:
+        if batch and size + len(unit) > most:
+            yield batch
+            batch, size = [], 0
+        batch.append(unit)
+        size += len(unit)
+    if batch:
+        yield batch
 
 
 def _hold_epoch(epoch: int) -> None:
@@ -175,9 +208,9 @@ class _Commit:
         self.stale = 0
         self.networks: set[tuple[uuid.UUID, str]] = set()  # given for certain
 
-    def halving(self, places: Sequence[Place]) -> None:
+    def halving(self, units: Sequence[Unit]) -> None:
         """
-        Commit the places in one transaction. If PostgreSQL or the callback refuses it, do it in a
+        Commit the units in one transaction. If PostgreSQL or the callback refuses it, do it in a
         second one, which writes halves of halves under savepoints down to whom they refuse: each
         of the others is written again log2(n) times at the most, and nothing is locked anew.
 
@@ -186,7 +219,7 @@ class _Commit:
         """
         try:
             with transaction.atomic():
-                fresh, stale = self._lock(places)
+                fresh, stale = self._lock(units)
                 written = [self._write(fresh)] if fresh else []
             refused: set[uuid.UUID] = set()
         except (Fenced, OperationalError, InterfaceError):
@@ -194,7 +227,7 @@ class _Commit:
         except Exception:
             written, refused = [], set()
             with transaction.atomic():
-                fresh, stale = self._lock(places)
+                fresh, stale = self._lock(units)
                 self._halve(fresh, written, refused)
         self.stale += stale
         self.refused |= refused
@@ -205,42 +238,42 @@ class _Commit:
             self.networks |= {self.waiting[one.request_id].network for one in placed}
 
     def _halve(
-        self, places: Sequence[Place], written: list[list[Placed]], refused: set[uuid.UUID]
+        self, units: Sequence[Unit], written: list[list[Placed]], refused: set[uuid.UUID]
     ) -> None:
         """Add what was placed to ``written``, once a raise of versions, and who was refused."""
-        if not places:
+        if not units:
             return
         try:
             with transaction.atomic():
-                placed = self._write(places)
+                placed = self._write(units)
                 _check_now()
         except (OperationalError, InterfaceError):
             raise
         except Exception as error:
-            if len(places) == 1:
-                refused.add(places[0].ask)
-                log.warning("scheduler.refused", request=str(places[0].ask), error=str(error))
+            if len(units) == 1:
+                [unit] = units
+                refused.update(place.ask for place in unit)
+                log.warning("scheduler.refused", request=str(unit[0].ask), error=str(error))
                 return
-            middle = len(places) // 2
-            self._halve(places[:middle], written, refused)
-            self._halve(places[middle:], written, refused)
+            middle = len(units) // 2
+            self._halve(units[:middle], written, refused)
+            self._halve(units[middle:], written, refused)
             return
         written.append(placed)
 
-    def _lock(self, places: Sequence[Place]) -> tuple[list[Place], int]:
+    def _lock(self, units: Sequence[Unit]) -> tuple[list[Unit], int]:
         """Lock requests and nodes; return what can be written, and how many have become stale."""
         _hold_epoch(self.epoch)
-        free = self._lock_requests([place.ask for place in places])
-        present = self._lock_nodes({place.node for place in places if place.ask in free})
-        fresh, stale = [], 0
-        for place in places:
-            if place.ask not in free:
-                continue  # another pass has it, or it was cancelled
-            if present.get(place.node) == self.versions[place.node]:
-                fresh.append(place)
-            else:
-                stale += 1
-        return fresh, stale
+        free = self._lock_requests([place.ask for unit in units for place in unit])
+        # What another pass has, or was cancelled, is no more ours; of a gang one is enough.
+        ours = [unit for unit in units if all(place.ask in free for place in unit)]
+        present = self._lock_nodes({place.node for unit in ours for place in unit})
+        fresh = [
+            unit
+            for unit in ours
+            if all(present.get(place.node) == self.versions[place.node] for place in unit)
+        ]
+        return fresh, sum(map(len, ours)) - sum(map(len, fresh))
 
     def _lock_requests(self, ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         """Its spec may have been changed since the pass read it; from now on it cannot be."""
@@ -266,9 +299,9 @@ class _Commit:
             )
             return dict(cursor.fetchall())
 
-    def _write(self, places: Sequence[Place]) -> list[Placed]:
+    def _write(self, units: Sequence[Unit]) -> list[Placed]:
         """Write allocations and all that they hold; have the runs opened."""
-        holdings = [(self._placed(place), place.parts) for place in places]
+        holdings = [(self._placed(place), place.parts) for unit in units for place in unit]
         placed = [one for one, _ in holdings]
         write(holdings, now=self.now)
         wanted = {self.waiting[one.request_id].network for one in placed} - self.networks

@@ -73,6 +73,8 @@ def _insert_allocations(
         incarnation="request.incarnation",
         run_id="chosen.run_id",
         spec="request.spec",
+        apart_label="request.apart_label",
+        ends_at="%(now)s + request.lasts_s * interval '1 second'",
         created_at="%(now)s",
     )
     source = """

@@ -21,7 +21,7 @@ from scheduler.models import (
 )
 from scheduler.services.observe import Observed, observe
 from scheduler.services.place import run_pass
-from scheduler.services.requests import Shape, open_request
+from scheduler.services.requests import Bond, Shape, open_request
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 GIB = 1024
@@ -128,6 +128,8 @@ def make_request(
     at=NOON,
     residences_on=None,
     zone=None,
+    bond=None,
+    lasts_s=None,
 ) -> Request:
     instance_id = instance_id or new_id()
     make_zone(region=region)
@@ -141,8 +143,19 @@ def make_request(
         spec=spec_of(instance_id),
         residences_on=residences_on,
         zone=zone,
+        bond=bond,
+        lasts_s=lasts_s,
         now=at,
     )
+
+
+def make_gang(size, *, tenant=None, group=None, shape=A_CARD, at=NOON, lasts_s=None, **rules):
+    """As many requests with one bond; ``rules``: those of the bond."""
+    tenant, bond = tenant or make_tenant(), Bond(group=group or new_id(), size=size, **rules)
+    return [
+        make_request(tenant=tenant, shape=shape, bond=bond, at=at, lasts_s=lasts_s)
+        for _ in range(size)
+    ]
 
 
 def place(*, now=NOON, on_placed=lambda placed: None):

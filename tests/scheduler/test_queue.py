@@ -22,6 +22,7 @@ class One:
     market: str = "on_demand"
     is_failover: bool = False
     waited_s: int = 0
+    is_replacement: bool = False
 
 
 def turns(*waiting, held=None, weights=None, serves=True):
