@@ -131,6 +131,16 @@ class DeclareDeadForm(forms.Form):
         return self.node.name
 
 
+class RackForm(forms.Form):
+    rack = forms.SlugField(
+        label=_("Rack"),
+        max_length=40,
+        required=False,
+        help_text=Node._meta.get_field("rack").help_text,
+        widget=UnfoldAdminTextInputWidget,
+    )
+
+
 @admin.register(Node)
 class NodeAdmin(ReadOnlyAdmin):
     """Nodes appear by enrolment and describe themselves; staff say whether to place on them."""
@@ -138,6 +148,7 @@ class NodeAdmin(ReadOnlyAdmin):
     list_display = (
         "name",
         "zone",
+        "rack",
         "status",
         "cordoned",
         "drained",
@@ -152,7 +163,7 @@ class NodeAdmin(ReadOnlyAdmin):
     search_fields = ("name",)
     inlines = (GpuInline,)
     actions = ("cordon", "uncordon", "drain")
-    actions_detail = ("declare_dead",)
+    actions_detail = ("stand_in_rack", "declare_dead")
     readonly_fields = ("see_also",)
 
     @admin.display(description=SEE_ALSO)
@@ -190,6 +201,33 @@ class NodeAdmin(ReadOnlyAdmin):
     )
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         self._each(request, queryset, hardware.drain)
+
+    @action(  # type: ignore[untyped-decorator]
+        description=_("Rack"), url_path="rack", permissions=["manage"]
+    )
+    def stand_in_rack(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask in which rack the node stands, then call the service."""
+        if not self.has_manage_permission(request):
+            raise PermissionDenied
+        node = get_object_or_404(Node, pk=object_id)
+        asked = request.POST if request.method == "POST" else None
+        form = RackForm(asked, initial={"rack": node.rack})
+        if asked is not None and form.is_valid():
+            hardware.stand_in_rack(
+                node_id=node.pk,
+                rack=form.cleaned_data["rack"],
+                actor=staff_actor(request),
+                now=timezone.now(),
+            )
+            messages.success(request, _("The rack of the node is stored."))
+            return redirect("admin:scheduler_node_change", object_id)
+        context = self.admin_site.each_context(request) | {
+            "title": _("Rack"),
+            "node": node,
+            "form": form,
+            "opts": Node._meta,
+        }
+        return render(request, "scheduler/rack.html", context)
 
     @action(  # type: ignore[untyped-decorator]
         description=_("Declare dead"), url_path="declare-dead", permissions=["manage"]

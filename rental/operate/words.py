@@ -31,13 +31,24 @@ REASONS: Final[dict[str, Any]] = {
     "cpu": _("too little CPU left"),
     "ram": _("too little RAM left"),
     "disk": _("too little disk left"),
+    "apart": _("has one already from which it is kept apart"),
+}
+# What is counted in members of a group, not in nodes.
+OF_GANGS: Final[dict[str, Any]] = {
+    "gang": _("%(n)d of its group would find a place"),
+    "incomplete": _("%(n)d of its group not there yet"),
 }
 
 
 def reasons_in_words(reasons: dict[str, int]) -> list[tuple[int, Any]]:
-    """Return (nodes, words) of each dimension that refused a request, the most frequent first."""
+    """
+    Return (nodes, words) of each dimension that refused a request, the most frequent first; what
+    is not counted in nodes comes last, with 0 of them.
+    """
+    members = [(0, words % {"n": reasons[k]}) for k, words in OF_GANGS.items() if k in reasons]
+    reasons = {k: nodes for k, nodes in reasons.items() if k not in OF_GANGS}
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return [(nodes, REASONS.get(dimension, dimension)) for dimension, nodes in ordered]
+    return [(nodes, REASONS.get(dimension, dimension)) for dimension, nodes in ordered] + members
 
 
 def money(amount: int) -> str:

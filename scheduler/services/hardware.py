@@ -222,6 +222,32 @@ def drain(*, node_id: uuid.UUID, actor: Actor, by: datetime | None = None, now: 
     _mark(node_id, "node.drain", cordoned=True, drain=(True, by), actor=actor, now=now)
 
 
+@transaction.atomic
+def stand_in_rack(*, node_id: uuid.UUID, rack: str, actor: Actor, now: datetime) -> None:
+    """
+    Store in which rack of its zone the node stands, "" for unknown. What runs there stays.
+
+    :raises UnknownNode: if there is none
+    """
+    node = Node.objects.select_for_update(no_key=True).filter(id=node_id).first()
+    if node is None:
+        raise UnknownNode(node_id)
+    before, node.rack = node.rack, rack
+    if before == rack:
+        return
+    node.version += 1  # a pass that saw it elsewhere must not commit a gang on it
+    node.save(update_fields=["rack", "version"])
+    record_event(
+        tenant_id=None,
+        actor=actor,
+        verb="node.rack",
+        subject=to_text("nod", node.id),
+        before={"rack": before},
+        after={"rack": rack},
+        now=now,
+    )
+
+
 def _mark(
     node_id: uuid.UUID,
     verb: str,

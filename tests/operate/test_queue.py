@@ -10,7 +10,7 @@ from django.urls import reverse
 from billing.models import Hold, Wallet
 from rental.instances import passes
 from rental.operate.queue import WaitsNoMore, cancel_waiting, load_queue
-from rental.operate.words import REASONS
+from rental.operate.words import REASONS, reasons_in_words
 from rental.records.audit import Actor
 from rental.records.clock import database_now
 from rental.records.ids import to_text
@@ -47,6 +47,13 @@ def page_of(instance) -> str:
 
 def test_every_dimension_has_words():
     assert set(DIMENSIONS) | {"releasing"} <= set(REASONS)
+
+
+def test_members_of_a_gang_are_not_counted_as_nodes():
+    told = reasons_in_words({"gang": 3, "gpu": 2, "apart": 5})
+
+    assert [nodes for nodes, _ in told] == [5, 2, 0]
+    assert str(told[-1][1]) == "3 of its group would find a place"
 
 
 def test_the_longest_waiting_comes_first_with_its_reasons_in_words(waiting):

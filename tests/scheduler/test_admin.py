@@ -134,6 +134,33 @@ def test_a_lost_node_is_declared_dead_by_its_name(operator, status, typed, is_de
     assert [event.after["reason"] for event in told] == (["burnt"] if is_dead else [])
 
 
+def test_staff_say_in_which_rack_a_node_stands(operator):
+    node = make_node()
+    url = reverse("admin:scheduler_node_stand_in_rack", args=[node.pk])
+    assert operator.get(url).status_code == 200
+
+    assert operator.post(url, {"rack": "not a slug"}).status_code == 200
+    assert Node.objects.get(pk=node.pk).rack == ""
+    assert operator.post(url, {"rack": "r7"}).status_code == 302
+
+    node.refresh_from_db()
+    [told] = AuditEvent.objects.filter(verb="node.rack")
+    assert (node.rack, node.version, told.after) == ("r7", 2, {"rack": "r7"})
+    operator.post(url, {"rack": ""})
+    assert Node.objects.get(pk=node.pk).rack == ""
+
+
+def test_staff_without_the_verb_may_not_say_the_rack(operator):
+    node = make_node()
+    User.objects.update(is_superuser=False)
+    url = reverse("admin:scheduler_node_stand_in_rack", args=[node.pk])
+
+    assert operator.post(url, {"rack": "r7"}).status_code == 403
+
+    node.refresh_from_db()
+    assert (node.rack, node.version) == ("", 1)
+
+
 def test_staff_without_the_verb_may_not_declare_dead(operator):
     node = make_node(status="lost")
     User.objects.update(is_superuser=False)

@@ -25,6 +25,11 @@ NOON = datetime(2030, 3, 5, 12, tzinfo=UTC)
         ({"gpu": 2, "cordoned": 1}, "1 node takes nothing new, 2 nodes have no free GPU"),
         ({"gpu": 2, "model": 40}, "2 nodes have no free GPU"),
         ({"model": 40}, "40 nodes have other GPUs"),
+        (
+            {"gang": 3, "apart": 1},
+            "1 node has one already from which it is kept apart, "
+            "3 members of its group would find a place",
+        ),
         ({"releasing": 1}, "its node has not yet confirmed the end of the session before"),
         ({"moonphase": 3}, "3 nodes: moonphase"),
     ],

@@ -47,6 +47,21 @@ WAITS: dict[str, object] = {
     "cpu": ngettext_lazy("%(n)d node lacks CPU", "%(n)d nodes lack CPU", "n"),
     "ram": ngettext_lazy("%(n)d node lacks memory", "%(n)d nodes lack memory", "n"),
     "disk": ngettext_lazy("%(n)d node lacks disk", "%(n)d nodes lack disk", "n"),
+    "apart": ngettext_lazy(
+        "%(n)d node has one already from which it is kept apart",
+        "%(n)d nodes have one already from which it is kept apart",
+        "n",
+    ),
+    "gang": ngettext_lazy(
+        "%(n)d member of its group would find a place",
+        "%(n)d members of its group would find a place",
+        "n",
+    ),
+    "incomplete": ngettext_lazy(
+        "%(n)d member of its group is not there yet",
+        "%(n)d members of its group are not there yet",
+        "n",
+    ),
 }
 # Not worth a reader's time where something else is said: these nodes could never have served.
 BESIDE_THE_POINT = frozenset({"region", "zone", "model", "residence"})
