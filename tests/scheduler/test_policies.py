@@ -5,6 +5,7 @@ import json
 import uuid
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -287,3 +288,23 @@ def test_decides_as_recorded(policy):
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_decides_as_recorded_when_compiled(policy):
     assert decisions_of(policy, "compiled") == RECORDED[policy]
+
+
+@needs_numba
+def test_machine_code_is_kept_apart_for_every_state_of_the_sources(tmp_path):
+    """numba would otherwise call what it compiled before an upgrade of another file."""
+    from numba import config
+
+    from scheduler.core.fast import kept
+
+    inner = tmp_path / "fast"
+    inner.mkdir()
+    (tmp_path / "board.py").write_text("A = 1")
+    (inner / "rate.py").write_text("B = 1")
+    before = kept.name_of_sources(inner)
+    (tmp_path / "board.py").write_text("A = 2")
+    between = kept.name_of_sources(inner)
+    (inner / "rate.py").write_text("B = 2")
+
+    assert len({before, between, kept.name_of_sources(inner)}) == 3
+    assert config.CACHE_DIR.endswith(kept.name_of_sources(Path(kept.__file__).parent))

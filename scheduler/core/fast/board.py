@@ -7,7 +7,7 @@ import numpy as np
 
 from scheduler.core.board import REFUSED, Board
 from scheduler.core.cells import HOLES, TILES
-from scheduler.core.fast.choose import choose
+from scheduler.core.fast.choose import BLOCK, choose
 from scheduler.core.fast.fill import KEY, SLOTS
 from scheduler.core.fast.rate import BEST_FIT, FGD, FGDX, FIRST_FIT
 from scheduler.core.fits import Sieve
@@ -18,7 +18,6 @@ from scheduler.core.policies.best_fit import BestFit
 from scheduler.core.policies.fgd import Fgd
 from scheduler.core.policies.fgdx import Fgdx
 from scheduler.core.policies.first_fit import FirstFit
-from scheduler.core.sets import columns_of
 
 CODES = {FirstFit: FIRST_FIT, BestFit: BEST_FIT, Fgd: FGD, Fgdx: FGDX}
 MOST_CARDS = 16  # of a node: what a key of phi has room for
@@ -66,6 +65,7 @@ class Fixed(NamedTuple):
 
 class Marks(NamedTuple):
     score: Ints
+    best: Ints
     column: Ints
     stamp: Ints
     lost: Ints
@@ -87,9 +87,12 @@ class Expected(NamedTuple):
     most: Ints
     step: int
     cards: Ints
+    key: Ints
     table: Ints
     known: Ints
     filled: Ints
+    now: Ints
+    stamp: Ints
 
 
 class Slots(NamedTuple):
@@ -117,6 +120,7 @@ class Fleet(NamedTuple):
     node_slots: Ints
     idle: Ints
     node_idle: Ints
+    top: Ints
 
 
 class Scratch(NamedTuple):
@@ -125,6 +129,8 @@ class Scratch(NamedTuple):
     after: Ints
     slots: Ints
     models: Ints
+    rated: Ints
+    columns: Ints
 
 
 @dataclass(slots=True)
@@ -133,6 +139,7 @@ class _Kind:
     fixed: Fixed
     marks: Marks
     sieve: Sieve
+    seen: int = 0  # entries of the log
 
 
 class FastBoard(Board):
@@ -145,7 +152,7 @@ class FastBoard(Board):
         self._room = _room_of(room)
         nodes, models = len(room.nodes), len(room.models) + 1
         self._fragments = _fragments_of(policy, models)
-        self._expected = _expected_of(policy, models, room.columns)
+        self._expected = _expected_of(policy, models, room)
         self._slots, self._scarce = _slots_of(policy, models), _scarce_of(policy, models)
         classes = len(self._slots.demand)
         self._fleet = Fleet(
@@ -153,6 +160,7 @@ class FastBoard(Board):
             node_slots=_zeros(classes, nodes),
             idle=_zeros(models),
             node_idle=_zeros(nodes, room.columns),
+            top=_zeros(nodes),
         )
         self._scratch = Scratch(
             cards=np.zeros(room.columns, dtype=np.bool_),
@@ -160,8 +168,11 @@ class FastBoard(Board):
             after=_zeros(room.columns),
             slots=_zeros(classes),
             models=_zeros(models),
+            rated=_zeros(room.columns),
+            columns=_zeros(room.columns),
         )
-        self._counted = -1
+        self._log = np.arange(nodes)  # at first every node is new
+        self._logged = self._copied = 0
 
     def choose(self, kind: Kind) -> tuple[int, list[int]] | None:
         if kind.mode == "mig":
@@ -169,8 +180,12 @@ class FastBoard(Board):
         known = self._kinds.get(kind) or self._meet(kind)
         if kind.tenant is not None:  # may have got his number since
             known.wish = known.wish._replace(tenant=self.room.tenants.find(kind.tenant))
+        fresh, self._logged = self._logged, self._note_moves()
+        seen, known.seen = known.seen, self._logged
         row = choose(
-            self._moved(),
+            self._log[: self._logged],
+            fresh,
+            seen,
             known.wish,
             self._room,
             known.fixed,
@@ -189,20 +204,22 @@ class FastBoard(Board):
             return row, []
         if kind.is_share or kind.count == 1:
             return row, [int(known.marks.column[row])]
-        _, cards = known.sieve.look(np.array([row]))
-        return row, columns_of(self.room, row, cards[0], kind.count)
+        return row, self._scratch.columns[: kind.count].tolist()
 
     def count_reasons(self, kind: Kind) -> dict[str, int]:
         return (self._kinds.get(kind) or self._meet(kind)).sieve.count_reasons()
 
-    def _moved(self) -> Ints:
-        changed = self.room.changed
-        if self._counted < 0:
-            rows = np.arange(len(self.room.nodes))
-        else:
-            rows = np.array(changed[self._counted :], dtype=np.int64)
-        self._counted = len(changed)
-        return rows
+    def _note_moves(self) -> int:
+        """Copy the rows that have moved into our log; return how long it is."""
+        moved = self.room.changed[self._copied :]
+        self._copied += len(moved)
+        if not self._logged:
+            return len(self.room.nodes)
+        end = self._logged + len(moved)
+        if end > len(self._log):
+            self._log = np.concatenate((self._log, np.zeros(max(end, 1_024), dtype=np.int64)))
+        self._log[self._logged : end] = moved
+        return end
 
     def _meet(self, kind: Kind) -> _Kind:
         sieve, nodes = Sieve(kind, self.room), len(self.room.nodes)
@@ -224,6 +241,7 @@ class FastBoard(Board):
             fixed=Fixed(sieve.fixed, np.ascontiguousarray(sieve.cards), table[kind.width]),
             marks=Marks(
                 score=np.full(nodes, REFUSED, dtype=np.int64),
+                best=np.full(-(-nodes // BLOCK), REFUSED, dtype=np.int64),
                 column=_zeros(nodes),
                 stamp=np.full(nodes, -1, dtype=np.int64),
                 lost=_zeros(nodes),
@@ -249,7 +267,7 @@ def _fragments_of(policy: Policy, models: int) -> Fragments:
     return Fragments(policy.weight, policy.need.table, policy.need.accepts, policy.steps)
 
 
-def _expected_of(policy: Policy, models: int, columns: int) -> Expected:
+def _expected_of(policy: Policy, models: int, room: Inventory) -> Expected:
     is_fgdx = isinstance(policy, Fgdx)
     size = SLOTS if is_fgdx else 1
     fill = policy.fill if isinstance(policy, Fgdx) else None
@@ -259,10 +277,13 @@ def _expected_of(policy: Policy, models: int, columns: int) -> Expected:
         accepts=fill.need.accepts if fill else np.zeros((0, models), dtype=np.bool_),
         most=np.array([fill.most_cpu, fill.most_ram] if fill else [0, 0], dtype=np.int64),
         step=policy.step if isinstance(policy, Fgdx) else 1,
-        cards=_zeros(columns),
+        cards=_zeros(room.columns),
+        key=_zeros(KEY),
         table=_zeros(size, KEY),
         known=np.full(size, -1, dtype=np.int64),
         filled=_zeros(1),
+        now=_zeros(len(room.nodes)),
+        stamp=np.full(len(room.nodes), -1, dtype=np.int64),
     )
 
 

@@ -1,13 +1,14 @@
 """One decision over all nodes, compiled; see scheduler.core.board, guard and scarcity."""
 
 import numpy as np
-from numba import njit
 
 from scheduler.core.board import REFUSED
-from scheduler.core.fast.rate import FGDX, rate, see, take_share, take_whole
+from scheduler.core.fast.kept import njit
+from scheduler.core.fast.rate import FGDX, open_cards, rate, see, take_share, take_whole, write_set
 from scheduler.core.guard import HARD
 
 WHOLE = 1_000
+BLOCK = 64  # nodes, of which the best is known
 LOST_BITS = 4  # of a count of slots of one class that a node loses
 
 
@@ -21,30 +22,34 @@ def slots_of(c, cpu, ram, usable, model, guard):
 
 
 @njit(cache=True)
-def lost_slots(n, column, kind, room, guard, before, after):
+def lost_slots(n, column, kind, room, guard, fleet, after):
     """Return what a request would take of the node's slots, four bits a class."""
-    stuck = see(n, room, before)
-    for g in range(len(before)):
-        after[g] = before[g]
-    if kind.is_share:
-        take_share(column, kind, after, stuck)
-    else:
-        take_whole(n, column, kind.cards, room, after)
-    lost = np.int64(0)
+    lost, is_taken = np.int64(0), False
     for c in range(guard.need.shape[0]):
-        have = slots_of(c, room.cpu[n], room.ram[n], before, room.model[n], guard)
-        if have:
-            cpu, ram = room.cpu[n] - kind.cpu, room.ram[n] - kind.ram
-            gone = have - slots_of(c, cpu, ram, after, room.model[n], guard)
-            lost |= np.int64(gone) << LOST_BITS * c
+        have = fleet.node_slots[c, n]
+        if have == 0:
+            continue
+        if not is_taken:
+            stuck = see(n, room, after)
+            if kind.is_share:
+                take_share(column, kind, after, stuck)
+            else:
+                take_whole(n, column, kind.cards, room, after)
+            is_taken = True
+        cpu, ram = room.cpu[n] - kind.cpu, room.ram[n] - kind.ram
+        gone = have - slots_of(c, cpu, ram, after, room.model[n], guard)
+        lost |= np.int64(gone) << LOST_BITS * c
     return lost
 
 
 @njit(cache=True)
-def catch_up(rows, room, guard, fleet, usable):
-    """Count slots and idle cards of these nodes again."""
+def catch_up(rows, room, code, guard, fleet, usable):
+    """Count what there is on these nodes again: the most of one card, slots, idle cards."""
     for i in range(len(rows)):
         n = rows[i]
+        fleet.top[n] = room.free[n].max()
+        if code != FGDX:
+            continue
         see(n, room, usable)
         for c in range(guard.need.shape[0]):
             now = slots_of(c, room.cpu[n], room.ram[n], usable, room.model[n], guard)
@@ -102,39 +107,81 @@ def model_prices(sheet, kind, scarce, fleet, idle, out):
 
 
 @njit(cache=True)
-def choose(rows, kind, room, sieve, sheet, code, fgd, fill, guard, scarce, fleet, scratch):
-    """Return the row of the best node, -1 for none. ``rows``: what has moved since the last."""
+def price_of(lost, slots):
+    """Return what these slots, four bits a class, are worth."""
+    price, c = np.int64(0), 0
+    while lost:
+        price += (lost & 15) * slots[c]
+        lost >>= LOST_BITS
+        c += 1
+    return price
+
+
+@njit(cache=True)
+def note_score(n, score, scores, best):
+    """Write a node's score, and keep the best of its block right."""
+    was, block = scores[n], n // BLOCK
+    scores[n] = score
+    if score >= best[block]:
+        best[block] = score
+    elif was == best[block]:
+        best[block] = scores[block * BLOCK : (block + 1) * BLOCK].max()
+
+
+@njit(cache=True)
+def choose(
+    log, fresh, seen, kind, room, sieve, sheet, code, fgd, fill, guard, scarce, fleet, scratch
+):
+    """
+    Return the row of the best node, -1 for none. Of several whole cards the columns are in
+    ``scratch.columns``.
+
+    ``log``: every row, then those that have moved; from ``fresh`` on since the last decision,
+    from ``seen`` on since the last for this kind.
+    """
+    catch_up(log[fresh:], room, code, guard, fleet, scratch.usable)
+    for at in range(seen, len(log)):
+        n = log[at]
+        if sheet.stamp[n] == room.stamp[n]:
+            continue
+        score, column = np.int64(REFUSED), 0
+        # Most of those that have moved are full. Calls are dear: they copy all these arrays.
+        if kind.cards == 0 or fleet.top[n] >= kind.milli:
+            score, column = rate(
+                n, kind, room, sieve, code, fgd, fill, scratch.cards, scratch.usable, scratch.rated
+            )
+        note_score(n, score, sheet.score, sheet.best)
+        sheet.column[n], sheet.stamp[n] = column, room.stamp[n]
+        if code == FGDX and score != REFUSED:
+            sheet.lost[n] = 0
+            if fleet.node_slots[:, n].any():
+                sheet.lost[n] = lost_slots(n, column, kind, room, guard, fleet, scratch.after)
     idle, has_prices, has_model_prices = 0, False, False
     if code == FGDX:
-        catch_up(rows, room, guard, fleet, scratch.usable)
         for m in range(len(fleet.idle)):
             idle += fleet.idle[m]
         has_prices = slot_prices(sheet, guard, fleet, idle, scratch.slots)
         if kind.cards:
             has_model_prices = model_prices(sheet, kind, scarce, fleet, idle, scratch.models)
     best, best_worth = -1, np.int64(REFUSED)
-    for n in range(len(room.cpu)):
-        if sheet.stamp[n] != room.stamp[n]:
-            score, column = rate(
-                n, kind, room, sieve, code, fgd, fill, scratch.cards, scratch.usable
-            )
-            sheet.score[n], sheet.column[n] = score, column
-            sheet.stamp[n] = room.stamp[n]
-            if code == FGDX and score != REFUSED:
-                sheet.lost[n] = lost_slots(
-                    n, column, kind, room, guard, scratch.usable, scratch.after
-                )
-        worth = sheet.score[n]
-        if worth == REFUSED:
+    lost, price = np.int64(0), np.int64(0)
+    for block in range(len(sheet.best)):
+        if sheet.best[block] <= best_worth:  # prices only lower what a node is worth
             continue
-        if has_prices and sheet.lost[n]:
-            lost, c = sheet.lost[n], 0
-            while lost:
-                worth -= (lost & 15) * scratch.slots[c]
-                lost >>= LOST_BITS
-                c += 1
-        if has_model_prices:
-            worth -= scratch.models[room.model[n, sheet.column[n]]]
-        if worth > best_worth:
-            best, best_worth = n, worth
+        for n in range(block * BLOCK, min((block + 1) * BLOCK, len(room.cpu))):
+            worth = sheet.score[n]
+            if worth <= best_worth:
+                continue
+            if has_prices:
+                if sheet.lost[n] != lost:  # nodes side by side often lose the same
+                    lost = sheet.lost[n]
+                    price = price_of(lost, scratch.slots)
+                worth -= price
+            if has_model_prices:
+                worth -= scratch.models[room.model[n, sheet.column[n]]]
+            if worth > best_worth:
+                best, best_worth = n, worth
+    if best >= 0 and kind.cards > 1 and not kind.is_share:
+        open_cards(best, kind, room, sieve, scratch.cards)
+        write_set(best, kind.cards, room, scratch.cards, scratch.rated, scratch.columns)
     return best

@@ -1,7 +1,8 @@
 """phi of one node, compiled; scheduler.core.fill says what it is."""
 
 import numpy as np
-from numba import njit
+
+from scheduler.core.fast.kept import njit
 
 WHOLE = 1_000
 KEY = 5  # 64-bit words: CPU and memory, and up to 16 cards of 16 bits
@@ -20,23 +21,46 @@ def sort_cards(cards):
 
 
 @njit(cache=True)
+def can_ever(kind, cpu, ram, cards, first, need, accepts):
+    """Return whether the node as it stands has room for one of this kind."""
+    if cpu < need[kind, 2] or ram < need[kind, 3]:
+        return False
+    found, count = 0, need[kind, 0]
+    for g in range(first, len(cards)):
+        if found >= count:
+            break
+        found += cards[g] >> 8 >= need[kind, 1] and accepts[kind, (cards[g] & 255) - 1]
+    return found >= count
+
+
+@njit(cache=True)
 def pack(cpu, ram, cards, drawn, need, accepts):
     """Return the idle thousandths after every sequence. ``need``: kinds by (count, milli, …)."""
     sequences, length = drawn.shape
     free = np.empty(len(cards), dtype=np.int64)
+    # A sequence only takes: what has no room at first never has. 0: not asked yet, 1: yes, 2: no.
+    room_for = np.zeros(need.shape[0], dtype=np.int8)
+    first = 0  # cards are sorted, those without anything left come first
+    while first < len(cards) and cards[first] == 0:
+        first += 1
     idle = 0
     for s in range(sequences):
         cpu_left, ram_left = cpu, ram
-        for g in range(len(cards)):
+        for g in range(first, len(cards)):
             free[g] = cards[g] >> 8
         for k in range(length):
             kind = drawn[s, k]
+            if room_for[kind] == 0:
+                can = can_ever(kind, cpu, ram, cards, first, need, accepts)
+                room_for[kind] = 1 if can else 2
+            if room_for[kind] == 2:
+                continue
             count, milli = need[kind, 0], need[kind, 1]
             if cpu_left < need[kind, 2] or ram_left < need[kind, 3]:
                 continue
             if count == 1:
                 best, least = -1, WHOLE + 1
-                for g in range(len(cards)):
+                for g in range(first, len(cards)):
                     if milli <= free[g] < least and accepts[kind, (cards[g] & 255) - 1]:
                         best, least = g, free[g]
                 if best < 0:
@@ -44,13 +68,13 @@ def pack(cpu, ram, cards, drawn, need, accepts):
                 free[best] -= milli
             elif count > 1:
                 found = 0
-                for g in range(len(cards)):
+                for g in range(first, len(cards)):
                     if free[g] >= milli and accepts[kind, (cards[g] & 255) - 1]:
                         found += 1
                 if found < count:
                     continue
                 found = 0
-                for g in range(len(cards)):
+                for g in range(first, len(cards)):
                     if free[g] >= milli and accepts[kind, (cards[g] & 255) - 1]:
                         free[g] -= milli
                         found += 1
@@ -58,19 +82,24 @@ def pack(cpu, ram, cards, drawn, need, accepts):
                             break
             cpu_left -= need[kind, 2]
             ram_left -= need[kind, 3]
-        for g in range(len(cards)):
+        for g in range(first, len(cards)):
             idle += free[g]
     return idle
 
 
 @njit(cache=True)
-def phi(cpu, ram, usable, model, stuck, cards, drawn, need, accepts, most, table, known, filled):
-    """Return phi of one node. ``table``, ``known``, ``filled``: the memory; ``cards``: scratch."""
+def phi(
+    cpu, ram, usable, model, stuck, cards, key, drawn, need, accepts, most, table, known, filled
+):
+    """
+    Return phi of one node. ``table``, ``known``, ``filled``: the memory; ``cards``, ``key``:
+    scratch.
+    """
     for g in range(len(usable)):
         cards[g] = (usable[g] << 8 | model[g] + 1) if usable[g] > 0 else 0
     sort_cards(cards)
     cpu, ram = min(cpu, most[0]), min(ram, most[1])
-    key = np.zeros(KEY, dtype=np.int64)
+    key[:] = 0
     key[0] = cpu << 32 | ram
     for g in range(len(cards)):
         # Usable is at most 1000 (10 bits), a model's number at most 62 (6 bits).

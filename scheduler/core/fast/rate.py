@@ -1,10 +1,10 @@
 """Rating one node, compiled; scheduler.core.fits, sets, board and policies say what it is."""
 
 import numpy as np
-from numba import njit
 
 from scheduler.core.board import LINKED, MOST_MEMORY, REFUSED, TIER
 from scheduler.core.fast.fill import phi
+from scheduler.core.fast.kept import njit
 from scheduler.core.inventory import IDLE, MODE_CODES
 
 WHOLE = 1_000
@@ -81,12 +81,41 @@ def best_set(n, count, room, out):
 
 
 @njit(cache=True)
-def fullness(n, g, room):
+def write_set(n, count, room, out, marks, columns):
+    """Write the columns of the node's best set, as scheduler.core.sets.columns_of has them."""
+    cards = room.free.shape[1]
+    first, is_linked, _, _ = best_set(n, count, room, out)
+    for g in range(cards):  # how many could be taken of the card's group; 0: not this card
+        marks[g] = 0
+        if not out[g] or room.model[n, g] != room.model[n, first]:
+            continue
+        if is_linked:
+            marks[g] = 1 if room.link[n, g] == room.link[n, first] else 0
+            continue
+        for h in range(cards):
+            same = out[h] and room.model[n, h] == room.model[n, first]
+            marks[g] += same and room.link[n, h] == room.link[n, g]
+    for _ in range(count):  # the smallest groups are broken first
+        best = -1
+        for g in range(cards):
+            if marks[g] > 0 and (best < 0 or marks[g] < marks[best]):
+                best = g
+        marks[best] = -1
+    found = 0
+    for g in range(cards):
+        if marks[g] < 0:
+            columns[found] = g
+            found += 1
+
+
+@njit(cache=True)
+def fullness(g, mode, link, free, vram):
+    """Return how little a share should like card g of a node; see scheduler.core.board."""
     in_group = 0
-    for h in range(room.free.shape[1]):
-        in_group += room.mode[n, h] == IDLE and room.link[n, h] == room.link[n, g]
-    is_idle = np.int64(room.mode[n, g] == IDLE)
-    return (is_idle << 36) + (room.free[n, g] << 26) + (room.vram[n, g] << 5) + in_group
+    for h in range(len(mode)):
+        in_group += mode[h] == IDLE and link[h] == link[g]
+    is_idle = np.int64(mode[g] == IDLE)
+    return (is_idle << 36) + (free[g] << 26) + (vram[g] << 5) + in_group
 
 
 @njit(cache=True)
@@ -152,6 +181,7 @@ def phi_of(cpu, ram, usable, model, stuck, fill):
         model,
         stuck,
         fill.cards,
+        fill.key,
         fill.drawn,
         fill.need,
         fill.accepts,
@@ -163,12 +193,27 @@ def phi_of(cpu, ram, usable, model, stuck, fill):
 
 
 @njit(cache=True)
-def rate_after(n, first, kind, room, code, fgd, fill, usable):
+def rate_before(n, room, code, fgd, fill, usable):
+    """Return what the policy compares with: of node n as it is."""
+    if code == FGDX:  # the same for every kind, until the node moves
+        if fill.stamp[n] != room.stamp[n]:
+            stuck = see(n, room, usable)
+            fill.now[n] = phi_of(room.cpu[n], room.ram[n], usable, room.model[n], stuck, fill)
+            fill.stamp[n] = room.stamp[n]
+        return fill.now[n]
+    if code == FGD:
+        for g in range(len(usable)):
+            usable[g] = room.free[n, g]
+        return fragments(room.cpu[n], room.ram[n], usable, room.model[n], fgd)
+    return 0
+
+
+@njit(cache=True)
+def rate_after(n, first, kind, room, code, fgd, fill, usable, before):
     """Return the policy's rating of node n for what is taken at card ``first``."""
     cpu, ram = room.cpu[n] - kind.cpu, room.ram[n] - kind.ram
     if code == FGDX:
         stuck = see(n, room, usable)
-        before = phi_of(room.cpu[n], room.ram[n], usable, room.model[n], stuck, fill)
         if kind.is_share:
             stuck = take_share(first, kind, usable, stuck)
         else:
@@ -178,7 +223,6 @@ def rate_after(n, first, kind, room, code, fgd, fill, usable):
     if code == FGD:
         for g in range(len(usable)):
             usable[g] = room.free[n, g]
-        before = fragments(room.cpu[n], room.ram[n], usable, room.model[n], fgd)
         if kind.is_share:
             usable[first] -= kind.milli
         else:
@@ -189,29 +233,54 @@ def rate_after(n, first, kind, room, code, fgd, fill, usable):
 
 
 @njit(cache=True)
-def rate(n, kind, room, sieve, code, fgd, fill, out, usable):
-    """Return (score, column) of node n; REFUSED where it does not fit."""
+def first_alike(g, out, mode, free, model):
+    """Return the first open card that is equal to card g for every policy: g itself, or before."""
+    for h in range(g):
+        if out[h] and free[h] == free[g] and model[h] == model[g] and mode[h] == mode[g]:
+            return h
+    return g
+
+
+@njit(cache=True)
+def rate(n, kind, room, sieve, code, fgd, fill, out, usable, rated):
+    """Return (score, column) of node n; REFUSED where it does not fit. ``rated``: scratch."""
     if not open_cards(n, kind, room, sieve, out):
         return REFUSED, 0
+    before = rate_before(n, room, code, fgd, fill, usable)
     if kind.cards == 0:
-        return np.int64(rate_after(n, 0, kind, room, code, fgd, fill, usable)), 0
+        return np.int64(rate_after(n, 0, kind, room, code, fgd, fill, usable, before)), 0
     if not kind.is_share:
         first, is_linked, spare, idle = best_set(n, kind.cards, room, out)
         tier = (LINKED if is_linked else 0) + MOST_MEMORY - room.memory[n, first]
         if code == BEST_FIT:
-            rated = -(spare << 5 | idle)
+            gain = -(spare << 5 | idle)
         else:
-            rated = rate_after(n, first, kind, room, code, fgd, fill, usable)
-        return tier * TIER + rated, first
-    best, column, key = np.int64(REFUSED), 0, np.int64(0)
-    for g in range(room.free.shape[1]):
+            gain = rate_after(n, first, kind, room, code, fgd, fill, usable, before)
+        return tier * TIER + gain, first
+    # Rows, not the room: what is handed to a function is copied, and these are called often.
+    mode, link, free = room.mode[n], room.link[n], room.free[n]
+    vram, model, memory = room.vram[n], room.model[n], room.memory[n]
+    best, column, full = np.int64(REFUSED), 0, np.int64(-1)
+    for g in range(len(free)):
         if not out[g]:
             continue
-        full = fullness(n, g, room)
-        rated = -full  # best fit
-        if code != BEST_FIT:
-            rated = rate_after(n, g, kind, room, code, fgd, fill, usable)
-        score = (MOST_MEMORY - room.memory[n, g]) * TIER + rated
-        if score > best or (score == best and full < key):
-            best, column, key = score, g, full
+        if code == BEST_FIT:
+            rated[g] = -fullness(g, mode, link, free, vram)
+        elif code == FIRST_FIT:
+            rated[g] = 0
+        else:
+            alike = first_alike(g, out, mode, free, model)
+            if alike < g:
+                rated[g] = rated[alike]
+            else:
+                rated[g] = rate_after(n, g, kind, room, code, fgd, fill, usable, before)
+        score = (MOST_MEMORY - memory[g]) * TIER + rated[g]
+        if score > best:
+            best, column, full = score, g, np.int64(-1)
+        elif score == best:
+            if full < 0:
+                full = fullness(column, mode, link, free, vram)
+            other = fullness(g, mode, link, free, vram)
+            if other < full:
+                column, full = g, other
     return best, column
