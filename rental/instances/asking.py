@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from rental.instances import orders
+from rental.instances.ends import lasts_s
 from rental.instances.facts import disks_are_on
 from rental.instances.models import Instance
 from rental.instances.specs import build_spec
@@ -25,6 +26,7 @@ def ask_for_a_place(
         residences_on=disks_are_on(instance),
         incarnation=incarnation,
         is_failover=is_failover,
+        lasts_s=lasts_s(instance, now=now),
         now=now,
     )
     instance.request_id = request.id

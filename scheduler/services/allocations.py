@@ -14,6 +14,7 @@ from scheduler.models import (
     Allocation,
     Node,
     QuarantineEvent,
+    Request,
     Residence,
     ResidenceWant,
     Want,
@@ -121,12 +122,15 @@ def update_spec(*, allocation_id: uuid.UUID, spec: AllocationSpec, now: datetime
     return allocation.spec_rev
 
 
-def expect_end(*, allocation_id: uuid.UUID, ends_at: datetime | None) -> None:
+@transaction.atomic
+def expect_end(*, instance_id: uuid.UUID, ends_at: datetime | None, now: datetime) -> None:
     """
-    Store when the allocation will be over, as far as anybody knows. It orders nothing: gangs that
+    Store when the instance will be over, as far as anybody knows. It orders nothing: gangs that
     have waited long are kept nodes from such a moment on.
     """
-    Allocation.objects.held().filter(id=allocation_id).update(ends_at=ends_at)
+    lasts_s = None if ends_at is None else max(0, int((ends_at - now).total_seconds()))
+    Request.objects.waiting().filter(instance_id=instance_id).update(lasts_s=lasts_s)
+    Allocation.objects.residing().filter(instance_id=instance_id).update(ends_at=ends_at)
 
 
 @transaction.atomic

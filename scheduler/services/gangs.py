@@ -4,14 +4,14 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Q
 
 from scheduler.core.bonds import Bond
 from scheduler.core.placement import Ask
-from scheduler.core.queue import HOLD_AFTER
+from scheduler.core.queue import HOLD_AFTER, HOLD_FOR
 from scheduler.core.shadow import End
 from scheduler.errors import UnknownAllocation
 from scheduler.models import Allocation, Request, Slice, Want
@@ -102,6 +102,7 @@ def _nodes_of_labels(
 def load_ends(asks: Sequence[Ask], *, now: datetime) -> tuple[End, ...]:
     """
     Return what is known to end, and when; nothing, and no query, while no gang has waited long.
+    What should have ended a quarter of an hour ago is not known to end any more.
     """
     if not any(ask.bond is not None and ask.waited_s >= HOLD_AFTER for ask in asks):
         return ()
@@ -111,7 +112,8 @@ def load_ends(asks: Sequence[Ask], *, now: datetime) -> tuple[End, ...]:
         "allocation_id", "gpu_id", "mode", "cells", "vram_mib", named=True
     ):
         parts[row.allocation_id].append(row)
-    held = Allocation.objects.held().filter(ends_at__isnull=False, abandoned_at=None)
+    latest = now - timedelta(seconds=HOLD_FOR)
+    held = Allocation.objects.residing().filter(ends_at__gt=latest)
     rows = held.order_by("ends_at", "id").values_list(
         "id", "ends_at", "node_id", "cpu_milli", "ram_mib", named=True
     )

@@ -88,6 +88,19 @@ def test_timers_that_are_ordered_end_the_first_session(market, tenant):
     assert (row.state, row.state_reason) == ("stopping", {"code": "max_duration"})
 
 
+def test_the_scheduler_knows_when_timers_end_what_runs(market, tenant):
+    (instance,) = order(tenant, max_duration_s=60)
+    assert Request.objects.get(instance_id=instance.id).lasts_s == 60
+    run_up(instance)
+    placed = allocation_of(instance)
+    assert placed.ends_at == placed.created_at + seconds(60)
+
+    change(instance, auto_stop_at=LATER + seconds(5), max_duration_s=None)
+    assert allocation_of(instance).ends_at == LATER + seconds(5)
+    change(instance, auto_stop_at=None)
+    assert allocation_of(instance).ends_at is None
+
+
 def test_timers_are_set_on_what_lives_and_bound_to_its_session(market, tenant):
     instance = make_running(tenant)
     command("stop", instance)

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from rental.instances import orders
 from rental.instances.actions import Verb, check_state
+from rental.instances.ends import expected_end
 from rental.instances.errors import BadOrder, PasswordLoginOff
 from rental.instances.level import level
 from rental.instances.models import Instance
@@ -87,6 +88,10 @@ def update_instance(
     if "password_login" in new:
         give_password(instance, now=now) if instance.password_login else forget_password(instance)
     _accept_settled(instance, [*new, "timers_session"])
+    if {"auto_stop_at", "max_duration_s"}.intersection(new):
+        allocations.expect_end(
+            instance_id=instance.id, ends_at=expected_end(instance, now=now), now=now
+        )
     if FOR_THE_NODE.intersection(new):
         _tell_node(instance, now=now)
     record_event(

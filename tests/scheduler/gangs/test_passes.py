@@ -297,7 +297,10 @@ def test_ends_are_read_for_a_gang_that_has_waited_long_and_for_nobody_else(
     [part] = timed.slices.all()
     assert (end.at_s, end.node, end.parts) == (600, node.id, ((part.gpu_id, 1_023, part.vram_mib),))
     assert (end.cpu_milli, end.ram_mib) == (8_000, A_CARD.ram_mib)
-    expect_end(allocation_id=timed.id, ends_at=None)
+    late = NOON + timedelta(seconds=1_500)
+    assert [one.at_s for one in load_ends(later, now=late - timedelta(seconds=1))] == [0]
+    assert load_ends(later, now=late) == ()
+    expect_end(instance_id=timed.instance_id, ends_at=None, now=NOON)
     assert load_ends(later, now=NOON) == ()
 
 
