@@ -68,7 +68,23 @@ class Fill:
         # More than the greediest sequence asks for changes nothing: more nodes are equal.
         self.most_cpu = int(self.need.cpu[self.drawn].sum(axis=1).max())
         self.most_ram = int(self.need.ram[self.drawn].sum(axis=1).max())
+        self._steps = [self._step(kinds) for kinds in self.drawn.T]
         self._known = Known(self._pack)
+
+    def _step(self, kinds: Ints) -> "_Step":
+        need = self.need
+        return _Step(
+            cpu=need.cpu[kinds],
+            ram=need.ram[kinds],
+            milli=need.milli[kinds],
+            count=need.count[kinds],
+            is_one=need.count[kinds] == 1,
+            is_bare=need.count[kinds] == 0,
+            has_bare=bool((need.count[kinds] == 0).any()),
+            many=np.flatnonzero(need.count[kinds] > 1),
+            accepts=need.accepts[kinds],
+            is_tied=not need.accepts[kinds][:, :-1].all(),
+        )
 
     def phi(self, state: State) -> Ints:
         """Return phi of each node, in thousandths of cards times the number of sequences."""
@@ -83,32 +99,78 @@ class Fill:
 
     def _pack_some(self, keys: Ints) -> Ints:
         """Pack every sequence onto every node: arrays are nodes by sequences by cards."""
-        need, sequences = self.need, self.sequences
-        cpu = np.repeat(keys[:, :1], sequences, axis=1)
-        ram = np.repeat(keys[:, 1:2], sequences, axis=1)
-        free = np.repeat(keys[:, None, 2:] >> 8, sequences, axis=1)
-        model = (keys[:, 2:] & 255) - 1
-        for drawn in self.drawn.T:
-            milli, count = need.milli[drawn], need.count[drawn]
-            cards = need.accepts[drawn[None, :, None], model[:, None, :]]
-            cards &= (free >= milli[:, None]) & (count > 0)[:, None]
-            fits = (cards.sum(axis=2) >= count) & (cpu >= need.cpu[drawn])
-            fits &= ram >= need.ram[drawn]
-            free -= _chosen(cards, free, count) * (fits * milli)[:, :, None]
-            cpu -= fits * need.cpu[drawn]
-            ram -= fits * need.ram[drawn]
-        idle: Ints = free.sum(axis=(1, 2))
+        # Cards are sorted: those that have nothing left on any node stand first.
+        first = 2 + int((keys[:, 2:] > 0).any(axis=0).argmax())
+        room = _Room(keys[:, 0], keys[:, 1], keys[:, first:], self)
+        for step in self._steps:
+            room.place(step)
+        return room.idle()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What each sequence asks for at one place of it; ``many``: the sequences of several cards."""
+
+    cpu: Ints
+    ram: Ints
+    milli: Ints
+    count: Ints
+    is_one: Bools
+    is_bare: Bools
+    has_bare: bool
+    many: Ints
+    accepts: Bools  # sequences by models
+    is_tied: bool  # any of them to models
+
+
+class _Room:
+    """Some nodes, once for every sequence."""
+
+    def __init__(self, cpu: Ints, ram: Ints, cards: Ints, fill: Fill) -> None:
+        self.cpu = np.repeat(cpu[:, None], fill.sequences, axis=1)
+        self.ram = np.repeat(ram[:, None], fill.sequences, axis=1)
+        self.free = np.repeat(cards[:, None, :] >> 8, fill.sequences, axis=1)
+        self.model = (cards & 255) - 1
+        self.at = np.ix_(np.arange(len(cpu)), np.arange(fill.sequences))
+        # What cannot run out is not looked at: nodes are many, and each step is many small ones.
+        self.has_cpu, self.has_ram = cpu.min() >= fill.most_cpu, ram.min() >= fill.most_ram
+        self.most_idle = int((cards >> 8 == WHOLE).sum(axis=1).max())
+
+    def place(self, step: _Step) -> None:
+        """Place what each sequence asks for where it fits."""
+        can = self.free >= step.milli[:, None]
+        if step.is_tied:
+            can &= step.accepts[:, self.model].swapaxes(0, 1)
+        # The fullest card for one, the first for several, which are all idle.
+        left = np.where(can, self.free, WHOLE + 1)
+        column = left.argmin(axis=2)
+        fits = (left[(*self.at, column)] <= WHOLE) & step.is_one
+        if not self.has_cpu:
+            fits &= self.cpu >= step.cpu
+        if not self.has_ram:
+            fits &= self.ram >= step.ram
+        self.free[(*self.at, column)] -= fits * step.milli
+        if step.many.size and self.most_idle > 1:
+            fits[:, step.many] = self._place_many(step, can)
+        if step.has_bare:
+            fits |= step.is_bare & (self.cpu >= step.cpu) & (self.ram >= step.ram)
+        if not self.has_cpu:
+            self.cpu -= fits * step.cpu
+        if not self.has_ram:
+            self.ram -= fits * step.ram
+
+    def _place_many(self, step: _Step, can: Bools) -> Bools:
+        many, count = step.many, step.count[step.many]
+        cards = can[:, many]
+        fits: Bools = cards.sum(axis=2) >= count
+        fits &= (self.cpu[:, many] >= step.cpu[many]) & (self.ram[:, many] >= step.ram[many])
+        taken = cards & (cards.cumsum(axis=2) <= count[:, None]) & fits[:, :, None]
+        self.free[:, many] -= taken * step.milli[many, None]
+        return fits
+
+    def idle(self) -> Ints:
+        idle: Ints = self.free.sum(axis=(1, 2))
         return idle
-
-
-def _chosen(cards: Bools, free: Ints, count: Ints) -> Bools:
-    """Return the fullest card that can for one, the first that can for several (all are idle)."""
-    columns = np.arange(cards.shape[2])
-    single = columns == np.where(cards, free, WHOLE + 1).argmin(axis=2)[:, :, None]
-    many = np.flatnonzero(count > 1)
-    single[:, many] = cards[:, many].cumsum(axis=2) <= count[many, None]
-    chosen: Bools = cards & single
-    return chosen
 
 
 def after_shares(state: State, columns: Ints, kind: Kind) -> State:

@@ -44,12 +44,19 @@ class Guard:
         if kind not in self._lost:
             shape = (len(self._classes), len(self._room.nodes))
             self._lost[kind] = np.zeros(shape, dtype=np.int64)
+        self._catch_up()
+        lost = self._lost[kind]
+        lost[:, rows] = 0
+        holds = self._slots[:, rows].any(axis=0)  # most that have moved hold no large job any more
+        rows, columns = rows[holds], columns[holds]
+        if not rows.size:
+            return
         state = state_of(self._room, rows)
         if kind.is_share:
             after = after_shares(state, columns, kind)
         else:
             after = after_whole(state, columns, kind)
-        self._lost[kind][:, rows] = self._slots_of(state) - self._slots_of(after)
+        lost[:, rows] = self._slots[:, rows] - self._slots_of(after)
 
     def pays(self, kind: Kind) -> Bools:
         """Return of which classes a request of this kind pays for the slots: not of its own."""
@@ -62,7 +69,10 @@ class Guard:
         self._catch_up()
         worth = self._worth() * self.pays(kind)
         used = np.flatnonzero(worth)
-        return worth[used] @ self._lost[kind][used] if used.size else None
+        if not used.size:
+            return None
+        total: Ints = np.einsum("c,cn", worth[used], self._lost[kind][used])
+        return total
 
     def _worth(self) -> Ints:
         """Return the price of one slot of each class as the fleet stands."""
