@@ -11,6 +11,7 @@ from scheduler.models.allocations import (
     SliceMode,
     Want,
 )
+from scheduler.models.markets import Reclaim, ReclaimReason, Reserve
 from scheduler.models.networks import PrivateNetwork
 from scheduler.models.nodes import (
     Agent,
@@ -44,9 +45,12 @@ __all__ = [
     "NodeLiveness",
     "PrivateNetwork",
     "QuarantineEvent",
+    "Reclaim",
+    "ReclaimReason",
     "Region",
     "Request",
     "RequestState",
+    "Reserve",
     "Residence",
     "ResidenceKind",
     "ResidenceWant",

@@ -16,6 +16,7 @@ from rental.records.scoped import TenantScoped
 class NoticeKind(models.TextChoices):
     BALANCE = "balance", _("the balance runs out")
     MAINTENANCE = "maintenance", _("its node is worked on")
+    SPOT = "spot", _("its place is needed")
 
 
 class NoticeQuerySet(TenantScoped["Notice"]):

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0006_failure'),
+        ('scheduler', '0004_failure'),
         ('tenants', '0004_joining'),
     ]
 
