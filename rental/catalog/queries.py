@@ -135,7 +135,7 @@ def list_cards(*, tenant_id: uuid.UUID | None = None, now: datetime) -> list[Car
     Return what is sold on demand and has a price now, by card: first those that this fleet has,
     then the others; in each the larger memory first.
 
-    Seven queries whatever the catalogue and the fleet, three while the stock is kept.
+    Eight queries whatever the catalogue and the fleet, three while the stock is kept.
     """
     offers = list(Offer.objects.filter(active=True, markets__contains=[Market.ON_DEMAND]))
     rates = rates_of(offers, now=now)

@@ -95,7 +95,7 @@ def test_costs_the_same_queries_whatever_the_catalogue(offers, nodes, django_ass
     make_image()
     order(make_rich_tenant(), offer="offer-1")
 
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         (card,) = list_cards(now=NOON)
 
     assert len(card.sold) == offers

@@ -318,3 +318,22 @@ def test_recount_finds_a_drift_and_mends_nothing():
 
 def test_cancelling_what_never_waited_says_so():
     assert not cancel_request(instance_id=new_id(), now=NOON)
+
+
+def test_row_15_what_is_being_released_is_not_free():
+    """The other card is idle; the CPU is that of an instance whose wipe is not told yet."""
+    make_node(gpus=2, cpu_milli=1_500)
+    stopping = make_allocation(node=Node.objects.get())
+    order_gone(allocation_id=stopping.id, now=NOON)
+    request = make_request()
+
+    place()
+
+    request.refresh_from_db()
+    assert (request.state, request.reasons) == ("waiting", {"cpu": 1})
+
+    say(phase(stopping, "gone", seq=1))
+    place()
+
+    request.refresh_from_db()
+    assert request.state == "placed"

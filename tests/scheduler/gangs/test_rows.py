@@ -29,6 +29,33 @@ def cuts_back(room, asks, decisions):
         room.free_up(row, shape.cpu_milli, shape.ram_mib, shape.mode, parts)
 
 
+def test_row_5_a_set_that_cannot_grow_stays_as_it_is():
+    """
+    Nodes of (1 card of 4 GiB), the same, and (2 of 16 GiB): one small member runs; three large
+    ones are refused together, though one of them would fit.
+    """
+    small, large = ("S", 4_096), ("L", 16_384)
+    sizes = [(1, small), (1, small), (2, large)]
+    room = Inventory(
+        [
+            replace(
+                one := node(number, cards),
+                gpus=tuple(replace(gpu, model=model, vram_free_mib=model[1]) for gpu in one.gpus),
+            )
+            for number, (cards, model) in enumerate(sizes, start=1)
+        ]
+    )
+    assert isinstance(plan(gang(1, shapes=[Shape(mode="whole", vram_mib=4_096)]), room)[0], Place)
+    before = state_of(room)
+
+    grown = gang(3, group=2, first=5, shapes=[Shape(mode="whole", count=2, vram_mib=8_192)] * 3)
+
+    assert nodes_of(plan(grown, room)) == [None] * 3
+    assert state_of(room) == before
+    assert nodes_of(plan(grown[:1], room, Rules())) == [None]  # a gang of three is never one
+    assert nodes_of(plan([single(9, count=2)], room)) == [3]
+
+
 def test_row_17_a_gang_of_16x4_finds_an_idle_rack_a_hundred_times():
     """
     Rack of 18 x 4; the gang is placed and deleted again and again. What is kept follows what
