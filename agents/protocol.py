@@ -82,6 +82,8 @@ class AllocationSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     Agents of this version take ``exit_policy`` "restart" for "stop". ``password_digest``: what
     crypt(3) makes of the password that opens the instance beside its keys ($7$, scrypt); "" for
     none. It changes live, as the keys do; an agent that does not know it admits keys alone.
+    ``reclaim_at``: when its spot place is taken, RFC 3339 in UTC; "" if it is not. It changes live;
+    the instance finds it in the file that $TESSERA_NOTICE names.
     """
 
     instance: str
@@ -95,6 +97,7 @@ class AllocationSpec(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     mounts: list[Mount] = []
     ssh_keys: list[str] = []
     password_digest: str = ""
+    reclaim_at: str = ""
     cpu_milli: int = 0
     ram_mib: int = 0
     disk_mib: int = 0

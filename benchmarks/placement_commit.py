@@ -203,7 +203,7 @@ class Fleet:
     def restore(self) -> None:
         tables = ", ".join(f"scheduler_{it}" for it in HOLDS)
         self._run(
-            f"TRUNCATE {tables}",
+            f"TRUNCATE {tables}, scheduler_reclaim",
             "TRUNCATE billing_run CASCADE",
             *(f"INSERT INTO scheduler_{it} TABLE kept_{it}" for it in HOLDS),
             "UPDATE scheduler_gpu AS gpu SET vram_free_mib = kept.vram_free_mib"

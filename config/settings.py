@@ -248,6 +248,7 @@ SCHEDULER_BATCH = env_int("SCHEDULER_BATCH", 200, minimum=1)
 # A request that found no place for this long expires.
 SCHEDULER_REQUEST_TTL = env_seconds("SCHEDULER_REQUEST_TTL", 24 * 3600, minimum=1)
 # How long what cannot be moved stays on a node that an operator drains, unless he names a time.
+SCHEDULER_SPOT_NOTICE = env_seconds("SCHEDULER_SPOT_NOTICE", 300, minimum=1)
 SCHEDULER_DRAIN_NOTICE = env_seconds("SCHEDULER_DRAIN_NOTICE", 3600, minimum=0)
 # A maintenance window begins no sooner than this after it is announced: a day to make room.
 SCHEDULER_MAINTENANCE_NOTICE = env_seconds("SCHEDULER_MAINTENANCE_NOTICE", 24 * 3600, minimum=0)

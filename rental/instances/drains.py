@@ -10,17 +10,15 @@ from collections.abc import Mapping
 from datetime import datetime
 
 import structlog
-from django.db import transaction
 
 from rental.instances import orders
 from rental.instances.facts import read_facts
+from rental.instances.foretold import LIVES_IN, level_notices
 from rental.instances.level import end_session, level
-from rental.instances.models import Instance, Notice, NoticeKind
+from rental.instances.models import Instance, NoticeKind
 from rental.instances.moves import MAINTENANCE, move_away
 from rental.instances.passes import each
-from rental.instances.states import COMING_UP, InstanceState
-from rental.records import outbox
-from rental.records.ids import to_text
+from rental.instances.states import InstanceState
 from scheduler.models import Allocation, LivenessStatus, Node, Want
 from scheduler.queries import Room, read_room
 from scheduler.services import windows
@@ -28,7 +26,6 @@ from scheduler.services.failover import is_movable
 
 log = structlog.get_logger()
 S = InstanceState
-LIVES_IN = (*COMING_UP, S.RUNNING)
 # Moves that one pass begins: each costs a look at the fleet.
 MOST_MOVES = 20
 
@@ -41,7 +38,8 @@ def drain(*, now: datetime) -> int:
     windows.begin_due(now=now)
     leaving = windows.nodes_to_leave()
     homes = _homes(leaving)
-    level_notices({one: leaving[node] for one, node in homes.items()}, now=now)
+    deadlines = {one: leaving[node] for one, node in homes.items()}
+    level_notices(deadlines, kind=NoticeKind.MAINTENANCE, now=now)
     drained = Node.objects.filter(pk__in=leaving, drained=True).select_related("liveness").in_bulk()
     here = {one: drained[node] for one, node in homes.items() if node in drained}
     if here:
@@ -105,59 +103,3 @@ def _stop_one(instance: Instance, *, now: datetime) -> None:
     by = Node.objects.filter(pk=facts.allocation.node_id, drained=True).values_list("drain_by")
     if any(at is not None and at <= now for (at,) in by):
         end_session(instance, facts, reason={"code": MAINTENANCE}, at=now, now=now)
-
-
-# --- notices
-
-
-def level_notices(deadlines: Mapping[uuid.UUID, datetime], *, now: datetime) -> int:
-    """
-    Give each of these instances its one notice of maintenance, withdraw those that are not true
-    any more, and return how many instances changed. Safe to repeat.
-    """
-    rows = Notice.objects.standing().filter(kind=NoticeKind.MAINTENANCE)
-    standing = dict(rows.values_list("instance_id", "deadline"))
-    wrong = [
-        one for one in deadlines.keys() | standing.keys() if deadlines.get(one) != standing.get(one)
-    ]
-    for instance_id in sorted(wrong):
-        _level_notice(instance_id, deadlines.get(instance_id), now=now)
-    return len(wrong)
-
-
-@transaction.atomic
-def _level_notice(instance_id: uuid.UUID, deadline: datetime | None, *, now: datetime) -> None:
-    instance = Instance.objects.locked().get(pk=instance_id)
-    rows = Notice.objects.standing().filter(instance=instance, kind=NoticeKind.MAINTENANCE)
-    standing = rows.first()
-    if (standing.deadline if standing else None) == deadline:
-        return
-    rows.update(withdrawn_at=now)
-    if standing is not None:
-        _send(instance, standing, verb="withdrawn", now=now)
-    if deadline is None or instance.state not in LIVES_IN:
-        return
-    notice = Notice.objects.create(
-        tenant_id=instance.tenant_id,
-        instance=instance,
-        kind=NoticeKind.MAINTENANCE,
-        at=now,
-        deadline=deadline,
-    )
-    _send(instance, notice, verb="given", now=now)
-    log.info("instance.notice", instance=str(instance.id), deadline=deadline.isoformat())
-
-
-def _send(instance: Instance, notice: Notice, *, verb: str, now: datetime) -> None:
-    """To e-mail and webhooks, each once."""
-    outbox.put(
-        topic=f"instance.notice_{verb}",
-        key=str(notice.pk),
-        payload={
-            "tenant": str(instance.tenant_id),
-            "instance": to_text("ins", instance.pk),
-            "kind": notice.kind,
-            "deadline": notice.deadline.isoformat(),
-        },
-        now=now,
-    )

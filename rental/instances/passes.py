@@ -33,6 +33,7 @@ from scheduler.models import Allocation, LivenessStatus, NodeLiveness, Residence
 from scheduler.services import allocations
 from scheduler.services.liveness import is_listening
 from scheduler.services.place import PassResult, Placed, run_pass
+from scheduler.services.reclaims import level_reclaims
 from scheduler.services.requests import cancel_request
 
 log = structlog.get_logger()
@@ -60,6 +61,7 @@ def place(*, now: datetime) -> PassResult:
     decided = [item.instance_id for item in result.placed]
     decided += [item.instance_id for item in result.expired]
     each(_level_one, decided, now=now)
+    level_reclaims(now=now)
     return result
 
 

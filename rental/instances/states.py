@@ -140,6 +140,7 @@ REASONS: dict[str, str | Promise] = {
     "allocation_lost": _("the node no longer has the instance"),
     "node_lost": _("its node is lost: it starts again elsewhere"),
     "maintenance": _("its node is worked on"),
+    "reclaimed": _("its spot place was needed; the disk is kept"),
     "node_dead": _("the node is lost, and with it the instance's disk"),
     "migration_late": _("the move to another node did not end in time"),
 }

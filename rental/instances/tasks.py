@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from rental.instances import drains, failover, housekeeping, passes
+from rental.instances import drains, failover, housekeeping, passes, reclaims
 from rental.records.clock import database_now
 
 
@@ -29,7 +29,9 @@ def drain(**_from_newer_senders: object) -> None:
 
 @shared_task(name="instances.deadlines", ignore_result=True)
 def deadlines(**_from_newer_senders: object) -> None:
-    passes.deadlines(now=database_now())
+    now = database_now()
+    passes.deadlines(now=now)
+    reclaims.reclaim(now=now)
 
 
 @shared_task(name="instances.compare", ignore_result=True)

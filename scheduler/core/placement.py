@@ -48,8 +48,9 @@ class Ask:
     """
     One request as a pass sees it. ``node``: where its disks pin it. ``disk_mib``: what it needs on
     top, 0 once its disks exist. ``is_releasing``: its last allocation still holds its place.
-    ``is_failover``: it lost its place. ``waited_s``: since when it was asked for. ``lasts_s``: how
-    long it runs at the most, if that is known. ``bond``: what ties it to others.
+    ``is_failover``: it lost its place. ``is_promised``: spot was told to leave for it.
+    ``waited_s``: since when it was asked for. ``lasts_s``: how long it runs at the most, if that
+    is known. ``bond``: what ties it to others.
     """
 
     id: uuid.UUID
@@ -62,6 +63,7 @@ class Ask:
     is_releasing: bool = False
     market: str = "on_demand"
     is_failover: bool = False
+    is_promised: bool = False
     waited_s: int = 0
     lasts_s: int | None = None
     bond: Bond | None = None
@@ -166,6 +168,8 @@ class _Pass:
     def decide(self) -> list[Decision]:
         self._in_line([ask for ask in self._asks if ask.is_failover])
         self._keep_reserves()
+        promised = [ask for ask in self._asks if ask.is_promised]
+        self._in_line([ask for ask in promised if ask.id not in self._decisions])
         self._let_hold()
         self._in_line([ask for ask in self._asks if ask.id not in self._decisions])
         return [self._decisions[ask.id] for ask in self._asks]

@@ -11,7 +11,7 @@ from scheduler.models.allocations import (
     SliceMode,
     Want,
 )
-from scheduler.models.markets import Reclaim, ReclaimReason, Reserve
+from scheduler.models.markets import Reclaim
 from scheduler.models.networks import PrivateNetwork
 from scheduler.models.nodes import (
     Agent,
@@ -46,11 +46,9 @@ __all__ = [
     "PrivateNetwork",
     "QuarantineEvent",
     "Reclaim",
-    "ReclaimReason",
     "Region",
     "Request",
     "RequestState",
-    "Reserve",
     "Residence",
     "ResidenceKind",
     "ResidenceWant",

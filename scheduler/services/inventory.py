@@ -24,6 +24,7 @@ from scheduler.models import (
     GpuHealth,
     LivenessStatus,
     Node,
+    Reclaim,
     Request,
     Residence,
 )
@@ -239,11 +240,16 @@ def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting
     """
     disks = Residence.objects.residing().filter(instance_id=OuterRef("instance_id"))
     held = Allocation.objects.residing().filter(instance_id=OuterRef("instance_id"))
+    told = Reclaim.objects.filter(request_id=OuterRef("id"), withdrawn_at=None)
     rows = (
         Request.objects.waiting()
         .filter(expires_at__gt=now)
         .order_by("-is_failover", "requested_at", "id")
-        .annotate(home_id=Subquery(disks.values("node_id")[:1]), is_releasing=Exists(held))
+        .annotate(
+            home_id=Subquery(disks.values("node_id")[:1]),
+            is_releasing=Exists(held),
+            is_promised=Exists(told),
+        )
         .values_list(
             "id",
             "tenant_id",
@@ -260,6 +266,7 @@ def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting
             *SHAPE_COLUMNS,
             "home_id",
             "is_releasing",
+            "is_promised",
             named=True,
         )
     )
@@ -292,6 +299,7 @@ def _waiting(row: Any, *, now: datetime) -> Waiting:
         is_releasing=row.is_releasing,
         market=row.market,
         is_failover=row.is_failover,
+        is_promised=row.is_promised,
         waited_s=max(0, int((now - row.requested_at).total_seconds())),
         lasts_s=row.lasts_s,
         bond=bond_of(row),

@@ -514,3 +514,21 @@ def copy_module(name, to):
         shutil.copy(spec.origin, to)
     for extra in Path(spec.origin).parent.parent.glob(f"_{name}_backend*"):
         shutil.copy(extra, to)
+
+
+def test_an_instance_reads_when_its_place_is_taken_and_that_it_may_stay(host):
+    """And cannot change what it reads; the rest of its order is as it was."""
+    order = host.order()
+    endpoint = host.start(order)
+    read = 'cat "$TESSERA_NOTICE" 2>/dev/null || echo none'
+    assert told(ssh(endpoint, host.key, read)).stdout.strip() == "none"
+
+    noticed = host.order(spec={"reclaim_at": "2026-03-02T12:05:10Z"})
+    host.do(host.runtime.update("alc_1.1", noticed.spec, 2))
+    said = json.loads(told(ssh(endpoint, host.key, read)).stdout)
+    assert said == {"kind": "spot", "action": "stop", "deadline": "2026-03-02T12:05:10Z"}
+    if os.getuid() == 0:
+        assert told(ssh(endpoint, host.key, 'echo x > "$TESSERA_NOTICE"')).returncode != 0
+
+    host.do(host.runtime.update("alc_1.1", order.spec, 3))
+    assert told(ssh(endpoint, host.key, read)).stdout.strip() == "none"

@@ -11,6 +11,7 @@ from rental.instances import errors, money, passes, services
 from rental.instances.models import Instance, InstancePassword
 from rental.instances.naming import LETTERS
 from rental.instances.passwords import digest_of
+from rental.instances.respec import tell_node
 from rental.records.ids import new_id, to_text
 from rental.tenants.models import AuditEvent
 from scheduler.models import Request
@@ -260,7 +261,7 @@ def test_keys_are_not_lost_when_a_pass_places_it_at_that_moment(market, tenant):
     run_pass(now=NOON, on_placed=lambda placed: money.open_placed(placed, now=NOON))
     assert Request.objects.get(instance_id=instance.id).state == "placed"
 
-    services.settings._tell_node(with_keys(instance, key), now=LATER)
+    tell_node(with_keys(instance, key), now=LATER)
 
     assert allocation_of(instance).spec["ssh_keys"] == [key.public_key]
 

@@ -3,7 +3,7 @@ The local runtime's driver: folders, processes, SSH banner. Keeps nothing in mem
 agent finds what the last one started.
 
     STATE/c/<container>/   label.json spec.json process.json exit.json traffic log
-                           authorized_keys password
+                           authorized_keys password notice.json
     STATE/r/<residence>/   residence.json host_key data/        (data/ belongs to the instance)
 
 Folders are 0711 and files 0600, all root's, so that an instance reaches its own data and reads
@@ -16,6 +16,7 @@ spec.json holds the environment, with the values of secrets.
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -49,6 +50,7 @@ CODE = Path(__file__).resolve().parents[3]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What neither an image nor a customer may set: how programs are loaded, and what GPUs are seen.
 RESERVED = ("LD_", "NVIDIA_", "TESSERA_")
+NOTICE = "notice.json"
 PROBE_S = 1.0
 # The shell leaves at once, so that the instance belongs to init and not to the agent.
 DETACH = '"$@" </dev/null >>"$0" 2>&1 & echo $!'
@@ -123,6 +125,7 @@ class LocalRuntime:
         home, host_key = self._disk(folder, order.instance, "system", residences, uid)
         workspace, _ = self._disk(folder, order.instance, "workspace", residences, uid)
         self._write_doors(folder, order.spec, uid)
+        self._write_notice(folder, order.spec, uid)
         mark = processes.mark_of(labels.container, self._state)
         write_json(
             folder / "spec.json",
@@ -132,7 +135,8 @@ class LocalRuntime:
                 "listen": self._listen,
                 "host_key": str(host_key),
                 "cwd": str(workspace),
-                "env": _environment(order, labels, home, workspace) | {processes.MARK: mark},
+                "env": _environment(order, labels, home, workspace)
+                | {processes.MARK: mark, "TESSERA_NOTICE": str(folder / NOTICE)},
                 "command": order.spec.command,
                 "grace_s": order.spec.grace_s,
             },
@@ -154,6 +158,7 @@ class LocalRuntime:
         label = self._label(container)
         folder = self._containers / container
         self._write_doors(folder, spec, label["uid"])
+        self._write_notice(folder, spec, label["uid"])
         write_json(folder / "label.json", {**label, "spec_rev": spec_rev})
 
     async def terminate(self, container: str) -> None:
@@ -279,12 +284,15 @@ class LocalRuntime:
         """Write who gets in: root's files, which the instance reads at each log-in."""
         keys = "".join(f"{key.strip()}\n" for key in spec.ssh_keys)
         for name, text in (("authorized_keys", keys), ("password", spec.password_digest)):
-            aside = folder / f"{name}.new"
-            write_atomically(aside, text.encode())
-            if uid is not None:
-                os.chown(aside, 0, uid)
-                aside.chmod(0o640)
-            aside.replace(folder / name)
+            _show(folder / name, text, uid)
+
+    def _write_notice(self, folder: Path, spec: AllocationSpec, uid: int | None) -> None:
+        """Tell the instance that its place is needed, or that it may stay."""
+        if not spec.reclaim_at:
+            (folder / NOTICE).unlink(missing_ok=True)
+            return
+        notice = {"kind": "spot", "action": "stop", "deadline": spec.reclaim_at}
+        _show(folder / NOTICE, json.dumps(notice), uid)
 
     def _uid_of(self, instance: str) -> int | None:
         """
@@ -341,6 +349,16 @@ def _labels(label: dict[str, Any]) -> Labels:
         spec_rev=label["spec_rev"],
         slices=msgspec.convert(label["slices"], tuple[SliceSpec, ...]),
     )
+
+
+def _show(path: Path, text: str, uid: int | None) -> None:
+    """Write a file of ours that the instance may read and not change."""
+    aside = path.with_name(f"{path.name}.new")
+    write_atomically(aside, text.encode())
+    if uid is not None:
+        os.chown(aside, 0, uid)
+        aside.chmod(0o640)
+    aside.replace(path)
 
 
 def _environment(order: Order, labels: Labels, home: Path, workspace: Path) -> dict[str, str]:

@@ -11,17 +11,15 @@ from rental.instances import orders
 from rental.instances.actions import Verb, check_state
 from rental.instances.ends import expected_end
 from rental.instances.errors import BadOrder, PasswordLoginOff
-from rental.instances.level import level
 from rental.instances.models import Instance
 from rental.instances.passwords import forget_password, give_password, read_password
+from rental.instances.respec import tell_node
 from rental.instances.services.parts import begin_command
-from rental.instances.specs import build_spec
 from rental.instances.states import InstanceState
 from rental.records.audit import Actor, record_event
 from rental.records.ids import to_text
-from scheduler.models import Allocation, Want
+from scheduler.models import Allocation
 from scheduler.services import allocations
-from scheduler.services.requests import change_request
 
 S = InstanceState
 
@@ -93,7 +91,7 @@ def update_instance(
             instance_id=instance.id, ends_at=expected_end(instance, now=now), now=now
         )
     if FOR_THE_NODE.intersection(new):
-        _tell_node(instance, now=now)
+        tell_node(instance, now=now)
     record_event(
         tenant_id=tenant_id,
         actor=actor,
@@ -138,7 +136,7 @@ def reveal_password(
     if rotate:
         give_password(instance, now=now)
         _accept_settled(instance, [])
-        _tell_node(instance, now=now)
+        tell_node(instance, now=now)
     password = read_password(instance)
     record_event(
         tenant_id=tenant_id,
@@ -186,18 +184,6 @@ def _accept_settled(instance: Instance, fields: Sequence[str]) -> None:
     if settled:
         instance.observed_generation = instance.generation
     instance.save(update_fields=[*fields, "generation", "observed_generation"])
-
-
-def _tell_node(instance: Instance, *, now: datetime) -> None:
-    """Let the order say it: that of the node, or the one that waits for a node."""
-    spec = build_spec(instance)
-    if change_request(instance_id=instance.id, spec=spec, now=now):
-        return
-    if instance.state == S.QUEUED:
-        level(instance, now=now)  # a pass placed it meanwhile
-    held = Allocation.objects.residing().filter(instance_id=instance.id, want=Want.RUN).first()
-    if held is not None:
-        allocations.update_spec(allocation_id=held.id, spec=spec, now=now)
 
 
 def _as_text(value: Any) -> Any:

@@ -222,6 +222,12 @@ def _notice_words(kind: str, count: int) -> str:
             "Nodes are worked on: %(n)s instances are moved, or stop and keep their disks.",
             count,
         ) % {"n": count}
+    if kind == NoticeKind.SPOT:
+        return ngettext(
+            "The place of %(n)s spot instance is needed: it stops and keeps its disk.",
+            "The places of %(n)s spot instances are needed: they stop and keep their disks.",
+            count,
+        ) % {"n": count}
     return str(dict(NoticeKind.choices).get(kind, kind))
 
 

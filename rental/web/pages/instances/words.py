@@ -206,6 +206,8 @@ def notice_words(kind: str) -> str:
         return gettext("The balance runs out; the instance is stopped then.")
     if kind == "maintenance":
         return gettext("Its node is worked on; it is moved by then, or stopped with its disk.")
+    if kind == "spot":
+        return gettext("Its spot place is needed; it is stopped then and keeps its disk.")
     return kind
 
 
