@@ -3,33 +3,36 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final, Literal, TypeAlias
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Count
 
 from rental.records.ids import new_id
 from scheduler.core.inventory import Inventory
 from scheduler.core.placement import Ask, Place, count_places, plan, reserved_rows
 from scheduler.core.shapes import Shape
+from scheduler.core.turns import positions_of
 from scheduler.models import Request
+from scheduler.services.gangs import load_ends
 from scheduler.services.inventory import (
+    MOST,
     SHAPE_COLUMNS,
     load_capacity,
     load_inventory,
     load_waiting,
     shape_of,
 )
-from scheduler.services.rules import load_reserves
+from scheduler.services.rules import load_reserves, load_turns
 
 __all__ = ["MOST_COUNTED", "Room", "Stock", "queue_places", "read_room", "stock_of"]
 
 # Counting stops here: nobody chooses differently between 11 and 50, and each one costs a decision.
 MOST_COUNTED: Final = 10
 FEW: Final = 2
+NEWCOMERS: Final = timedelta(seconds=1)
 NOBODY: Final = uuid.UUID(int=0)  # whoever looks at the price page has no card of his own
 
 StockWord: TypeAlias = Literal["ok", "low", "none", "absent"]
@@ -133,29 +136,46 @@ def _count_waiting(*, now: datetime) -> dict[Wanted, int]:
     return {(shape_of(row), row.region_id): row.requests for row in rows}
 
 
-def queue_places(request_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
-    """
-    Return which place each waiting request has in its region's queue, from 1; one query.
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """The place of each request in its region's queue, as read at ``at``."""
 
-    By the time of asking: a place tells how many were there before, not how long it takes. Tenants
-    take turns, and what does not fit holds up nobody behind it.
+    at: datetime
+    places: Mapping[uuid.UUID, int]
+
+
+_queue: _Queue | None = None
+_counting = Lock()
+
+
+def queue_places(request_ids: Sequence[uuid.UUID], *, now: datetime) -> dict[uuid.UUID, int]:
     """
+    Return which place each waiting request has in its region's queue, from 1: in the order in
+    which a pass serves, so by class, age and share. What does not fit holds up nobody behind it: a
+    place tells how many go before, not how long it takes. Who is not in the queue is left out, and
+    so is who comes after the MOST that a pass looks at.
+
+    The whole queue is read, in a fixed number of queries, and each process keeps it for
+    ``SCHEDULER_STOCK_KEPT``, or a second where somebody is asked for who is not in it.
+    """
+    global _queue
     if not request_ids:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT mine.id, count(*)
-            FROM scheduler_request mine
-            JOIN scheduler_request before
-                ON before.state = 'waiting' AND before.region_id = mine.region_id
-                AND (before.requested_at, before.id) <= (mine.requested_at, mine.id)
-            WHERE mine.id = ANY(%s) AND mine.state = 'waiting'
-            GROUP BY mine.id
-            """,
-            [list(request_ids)],
-        )
-        return dict(cursor.fetchall())
+    with _counting:
+        if _queue is None or not _is_fresh(_queue, request_ids, now):
+            asks = [one.ask for one in load_waiting(now=now).values()]
+            rules = replace(load_turns(), ends=load_ends(asks, now=now))
+            _queue = _Queue(now, positions_of(asks, rules))
+        places = _queue.places
+    return {one: places[one] for one in request_ids if one in places}
+
+
+def _is_fresh(queue: _Queue, request_ids: Sequence[uuid.UUID], now: datetime) -> bool:
+    kept = settings.SCHEDULER_STOCK_KEPT
+    is_whole = len(queue.places) < MOST
+    if is_whole and not all(one in queue.places for one in request_ids):
+        kept = min(kept, NEWCOMERS)
+    return abs(now - queue.at) < kept
 
 
 class Room:

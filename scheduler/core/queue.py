@@ -29,6 +29,7 @@ OLDEST: Final = 6  # steps; who waits longer is not preferred any more
 CLASSES: Final = ("failover", "on_demand", "spot")
 HOLD_AFTER, HOLD_FOR = 1_800, 900  # s
 MILLIONTHS: Final = 1_000_000
+COMPUTE_SLICES: Final = 7  # of a card that is cut by MIG
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Use:
 
     def plus(self, kind: Kind) -> "Use":
         return Use(
-            self.milli + kind.total_milli,
+            self.milli + milli_of(kind),
             self.vram_mib + kind.vram_mib * max(kind.count, 1),
             self.cpu_milli + kind.cpu_milli,
             self.ram_mib + kind.ram_mib,
@@ -60,6 +61,17 @@ class Use:
             (MILLIONTHS * 1_000 * mine // (all_ * weight) for mine, all_ in parts if all_),
             default=0,
         )
+
+
+def milli_of(kind: Kind) -> int:
+    """
+    Return what a request counts for in thousandths of cards: of a MIG instance its compute slices,
+    one where it asks for memory alone and no profile.
+    """
+    if kind.mode != "mig":
+        return kind.total_milli
+    compute = int(kind.profile[0]) if kind.profile else 1
+    return kind.count * compute * WHOLE // COMPUTE_SLICES
 
 
 class Waiting(Protocol):

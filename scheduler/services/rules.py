@@ -2,6 +2,7 @@
 
 import uuid
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -48,14 +49,19 @@ def load_rules(*, now: datetime) -> Rules:
     policies, reserves = {}, {}
     for code, policy, reserve in regions:
         policies[code], reserves[code] = policy, reserve
+    needs = NEEDS_FORECAST & set(policies.values())
+    forecast = load_forecast(now=now) if needs else Forecast((), ())
+    return replace(load_turns(), policies=policies, forecast=forecast, reserves=reserves)
+
+
+def load_turns() -> Rules:
+    """Return no more than says whose turn it is; two queries."""
     with connection.cursor() as cursor:
         cursor.execute(_HELD)
         held = {tenant_id: Use(*map(int, parts)) for tenant_id, *parts in cursor.fetchall()}
         cursor.execute(_TOTAL)
         total = Use(*map(int, cursor.fetchone()))
-    needs = NEEDS_FORECAST & set(policies.values())
-    forecast = load_forecast(now=now) if needs else Forecast((), ())
-    return Rules(policies=policies, forecast=forecast, held=held, total=total, reserves=reserves)
+    return Rules(held=held, total=total)
 
 
 def load_reserves() -> dict[str, int]:

@@ -67,9 +67,9 @@ class Shown:
 def shown_of(
     rows: Sequence[InstanceRow], visit: Visit, *, marked: Collection[str] = ()
 ) -> list[Shown]:
-    """Return rows as they are shown; one query for the places of those that wait, if any does."""
+    """Return rows as they are shown, with the places in the queue of those that wait."""
     waiting = [row.waiting["id"] for row in rows if row.waiting is not None]
-    places = queue_places(waiting)
+    places = queue_places(waiting, now=rows[0].now) if rows else {}
     return [_shown(row, visit, places, marked) for row in rows]
 
 
