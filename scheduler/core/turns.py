@@ -48,6 +48,7 @@ def _served(asks: Sequence[Ask], rules: Rules, groups: Groups) -> Iterator[Ask]:
                     line.placed(member)
 
     yield from in_line([ask for ask in asks if ask.is_failover])
+    yield from in_line([ask for ask in asks if ask.is_promised and ask.id not in done])
     heads = Heads(Inventory([]), groups, rules.ends)
     for head in heads.of([ask for ask in asks if ask.id not in done]):
         yield from serve(head)

@@ -36,6 +36,7 @@ def lines(draw):
             one(number, waited=seconds, tenant=draw(st.sampled_from(TENANTS))),
             market=draw(st.sampled_from(["on_demand", "spot"])),
             is_failover=draw(st.booleans()),
+            is_promised=draw(st.booleans()),
         )
         for number, seconds in enumerate(waited, start=1)
     ]
