@@ -4,6 +4,7 @@ import os
 
 import pytest
 from django.test import SimpleTestCase
+from django.utils import translation
 from hypothesis import settings
 
 # 2 cores for everything: few examples while developing, more where nobody waits (HYPOTHESIS=ci).
@@ -49,3 +50,8 @@ def pytest_collection_modifyitems(items):
         needs_database = is_django_case or asks
         if item.path.parent.name in ROOMS_WITH_CORES and not needs_database:
             item.add_marker(pytest.mark.pure)
+
+
+def pytest_runtest_teardown():
+    """A request leaves its language behind in the thread: nobody's test begins with another's."""
+    translation.deactivate()
