@@ -48,7 +48,8 @@ class Ask:
     """
     One request as a pass sees it. ``node``: where its disks pin it. ``disk_mib``: what it needs on
     top, 0 once its disks exist. ``is_releasing``: its last allocation still holds its place.
-    ``is_failover``: it lost its place. ``is_promised``: spot was told to leave for it.
+    ``is_failover``: it lost its place. ``is_promised``: spot was told to leave for it; ``leaving``:
+    nodes that some of that spot has left and some has not, which are kept for it.
     ``waited_s``: since when it was asked for. ``lasts_s``: how long it runs at the most, if that
     is known. ``bond``: what ties it to others.
     """
@@ -64,6 +65,7 @@ class Ask:
     market: str = "on_demand"
     is_failover: bool = False
     is_promised: bool = False
+    leaving: tuple[uuid.UUID, ...] = ()
     waited_s: int = 0
     lasts_s: int | None = None
     bond: Bond | None = None
@@ -170,6 +172,7 @@ class _Pass:
         self._keep_reserves()
         promised = [ask for ask in self._asks if ask.is_promised]
         self._in_line([ask for ask in promised if ask.id not in self._decisions])
+        self._keep_promised(promised)
         self._let_hold()
         self._in_line([ask for ask in self._asks if ask.id not in self._decisions])
         return [self._decisions[ask.id] for ask in self._asks]
@@ -198,6 +201,20 @@ class _Pass:
         for row in reserved_rows(self._room, reserves, bound=bound):
             self._room.hold(row)
         self._refused.clear()
+
+    def _keep_promised(self, promised: Sequence[Ask]) -> None:
+        """Let nobody have the half of a place whose other half is still to be left."""
+        kept = {
+            self._room.row_of_node[node]
+            for ask in promised
+            if isinstance(self._decisions[ask.id], Wait)
+            for node in ask.leaving
+            if node in self._room.row_of_node
+        }
+        for row in sorted(kept):
+            self._room.hold(row)
+        if kept:
+            self._refused.clear()
 
     def _let_hold(self) -> None:
         """Let in each region the oldest that may hold nodes choose first, and keep them for it."""

@@ -235,8 +235,8 @@ class Waiting:
 def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting]:
     """
     Return what waits: who lost his place before others, then first come first; with what pins or
-    holds up each instance. One query, and those of ``with_neighbours``. A gang whose last rows are
-    beyond the limit is left out.
+    holds up each instance. One query, one where spot leaves, and those of ``with_neighbours``. A
+    gang whose last rows are beyond the limit is left out.
     """
     disks = Residence.objects.residing().filter(instance_id=OuterRef("instance_id"))
     held = Allocation.objects.residing().filter(instance_id=OuterRef("instance_id"))
@@ -273,10 +273,35 @@ def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting
     waiting = [_waiting(row, now=now) for row in rows[:limit]]
     if len(waiting) == limit:
         waiting = _without_torn_gangs(waiting)
+    if any(one.ask.is_promised for one in waiting):
+        waiting = _with_leaving(waiting)
     if any(one.ask.bond for one in waiting):
         asks = with_neighbours([one.ask for one in waiting])
         waiting = [replace(one, ask=ask) for one, ask in zip(waiting, asks, strict=True)]
     return {one.ask.id: one for one in waiting}
+
+
+def _with_leaving(waiting: Iterable[Waiting]) -> list[Waiting]:
+    """Say of each on which nodes a part of the spot that leaves for it has left, but not all."""
+    waiting = list(waiting)
+    promised = [one.ask.id for one in waiting if one.ask.is_promised]
+    told = Reclaim.objects.filter(request_id__in=promised, withdrawn_at=None)
+    seen: defaultdict[uuid.UUID, defaultdict[uuid.UUID, set[bool]]]
+    seen = defaultdict(lambda: defaultdict(set))
+    for request, node, released_at in told.values_list(
+        "request_id", "allocation__node_id", "allocation__released_at"
+    ):
+        seen[request][node].add(released_at is None)
+    leaving = {
+        request: tuple(sorted(node for node, kinds in nodes.items() if len(kinds) == 2))
+        for request, nodes in seen.items()
+    }
+    return [
+        replace(one, ask=replace(one.ask, leaving=leaving[one.ask.id]))
+        if leaving.get(one.ask.id)
+        else one
+        for one in waiting
+    ]
 
 
 def _without_torn_gangs(waiting: Iterable[Waiting]) -> list[Waiting]:
