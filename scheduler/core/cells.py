@@ -1,5 +1,6 @@
 """Tenths of a card: where in a mask of taken cells a share may lie. Pure."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -8,6 +9,11 @@ from scheduler.core.kinds import Kind
 from scheduler.core.shapes import CELLS
 
 ALL_CELLS: Final = (1 << CELLS) - 1
+
+
+def bits_of(cells: Iterable[tuple[int, int]]) -> int:
+    """Return half-open ranges of cells as bits: bit k is cell k."""
+    return sum((1 << until) - (1 << first) for first, until in cells)
 
 
 def _hole_start(taken: int, width: int) -> int:

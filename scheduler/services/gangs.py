@@ -10,6 +10,7 @@ from typing import Any, Final
 from django.db.models import Q
 
 from scheduler.core.bonds import Bond
+from scheduler.core.cells import bits_of
 from scheduler.core.placement import Ask
 from scheduler.core.queue import HOLD_AFTER, HOLD_FOR
 from scheduler.core.shadow import End
@@ -124,15 +125,11 @@ def load_ends(asks: Sequence[Ask], *, now: datetime) -> tuple[End, ...]:
             mode=parts[row.id][0].mode,
             cpu_milli=row.cpu_milli,
             ram_mib=row.ram_mib,
-            parts=tuple((one.gpu_id, _bits(one.cells), one.vram_mib) for one in parts[row.id]),
+            parts=tuple((one.gpu_id, bits_of(one.cells), one.vram_mib) for one in parts[row.id]),
         )
         for row in rows
         if parts[row.id] and row.ends_at is not None
     )
-
-
-def _bits(cells: Sequence[tuple[int, int]]) -> int:
-    return sum((1 << until) - (1 << first) for first, until in cells)
 
 
 def gang_of(allocation_id: uuid.UUID) -> list[uuid.UUID]:

@@ -9,7 +9,7 @@ others from then on (``Ask.is_promised``), so that nobody else gets the place.
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import F
 
 from rental.records.ids import new_id
+from scheduler.core.cells import bits_of
 from scheduler.core.placement import Ask
 from scheduler.core.preempt import Spot, Victims, plan_victims
 from scheduler.models import Allocation, Node, Reclaim, Request, RequestState, Slice, Want
@@ -116,17 +117,13 @@ def _spot(row: Any, parts: Sequence[Any], *, now: datetime) -> Spot:
         tenant=row.tenant_id,
         node=row.node_id,
         mode=row.request__mode,
-        parts=tuple((part.gpu_id, _bits(part.cells), part.vram_mib) for part in parts),
+        parts=tuple((part.gpu_id, bits_of(part.cells), part.vram_mib) for part in parts),
         milli=sum(1_000 if whole else 100 * row.request__tenths for _ in parts),
         cpu_milli=row.cpu_milli,
         ram_mib=row.ram_mib,
         ran_s=max(0, int((now - row.created_at).total_seconds())),
         gang=row.request__group_id if row.request__group_size > 1 else None,
     )
-
-
-def _bits(cells: Iterable[tuple[int, int]]) -> int:
-    return sum((1 << until) - (1 << first) for first, until in cells)
 
 
 @transaction.atomic
