@@ -84,27 +84,40 @@ def choose_victims(kind: Kind, room: Inventory, spots: Sequence[Spot]) -> Victim
 
 
 def plan_victims(
-    asks: Sequence[tuple[uuid.UUID, Kind]], room: Inventory, spots: Sequence[Spot]
+    asks: Sequence[tuple[uuid.UUID, Kind]],
+    room: Inventory,
+    spots: Sequence[Spot],
+    promised: Sequence[tuple[Kind, Sequence[Spot]]] = (),
 ) -> list[tuple[uuid.UUID, Victims]]:
     """
     Return who has to leave for whom, for requests that wait, the first in turn first.
 
     Room that leaves for one is promised to it; what is left of it may be enough for the next, for
-    which then nobody else has to leave. ``room`` stays as it is.
+    which then nobody else has to leave. ``room`` stays as it is. ``promised``: who waits for whom
+    to leave already; those places are nobody else's, whoever has left them.
     """
     future, staying, found = room.copy(), list(spots), []
     board = Board(future, BestFit(future))
+    for kind, leaving in promised:
+        _leave(future, leaving)
+        if (chosen := board.choose(kind)) is not None:
+            future.take(kind, *chosen)
     for ask, kind in asks:
         victims = choose_victims(kind, future, staying)
         if victims is not None:
             found.append((ask, victims))
             for spot in victims.spots:
                 staying.remove(spot)
-                if (row := future.row_of_node.get(spot.node)) is not None:
-                    future.free_up(row, spot.cpu_milli, spot.ram_mib, spot.mode, spot.parts)
+            _leave(future, victims.spots)
         if (chosen := board.choose(kind)) is not None:
             future.take(kind, *chosen)
     return found
+
+
+def _leave(room: Inventory, spots: Iterable[Spot]) -> None:
+    for spot in spots:
+        if (row := room.row_of_node.get(spot.node)) is not None:
+            room.free_up(row, spot.cpu_milli, spot.ram_mib, spot.mode, spot.parts)
 
 
 def _units_by_row(room: Inventory, spots: Sequence[Spot]) -> dict[int, list[Unit]]:

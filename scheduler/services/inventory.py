@@ -282,20 +282,16 @@ def load_waiting(*, now: datetime, limit: int = MOST) -> dict[uuid.UUID, Waiting
 
 
 def _with_leaving(waiting: Iterable[Waiting]) -> list[Waiting]:
-    """Say of each on which nodes a part of the spot that leaves for it has left, but not all."""
+    """Say of each on which nodes spot that leaves for it has not left yet."""
     waiting = list(waiting)
     promised = [one.ask.id for one in waiting if one.ask.is_promised]
-    told = Reclaim.objects.filter(request_id__in=promised, withdrawn_at=None)
-    seen: defaultdict[uuid.UUID, defaultdict[uuid.UUID, set[bool]]]
-    seen = defaultdict(lambda: defaultdict(set))
-    for request, node, released_at in told.values_list(
-        "request_id", "allocation__node_id", "allocation__released_at"
-    ):
-        seen[request][node].add(released_at is None)
-    leaving = {
-        request: tuple(sorted(node for node, kinds in nodes.items() if len(kinds) == 2))
-        for request, nodes in seen.items()
-    }
+    told = Reclaim.objects.filter(
+        request_id__in=promised, withdrawn_at=None, allocation__released_at=None
+    )
+    nodes: defaultdict[uuid.UUID, set[uuid.UUID]] = defaultdict(set)
+    for request, node in told.values_list("request_id", "allocation__node_id"):
+        nodes[request].add(node)
+    leaving = {request: tuple(sorted(some)) for request, some in nodes.items()}
     return [
         replace(one, ask=replace(one.ask, leaving=leaving[one.ask.id]))
         if leaving.get(one.ask.id)

@@ -75,16 +75,23 @@ def _spots() -> Any:
 def _give(*, now: datetime) -> int:
     # Somebody is leaving for these: until his place is free, nobody can say whether it is enough.
     leaving = Reclaim.objects.filter(withdrawn_at=None, allocation__released_at=None)
-    served = set(leaving.values_list("request_id", flat=True))
+    served = dict(leaving.values_list("allocation_id", "request_id"))
+    waiting = load_waiting(now=now).values()
     asks = [
         one.ask
-        for one in load_waiting(now=now).values()
-        if one.reasons and _may_reclaim(one.ask) and one.ask.id not in served
+        for one in waiting
+        if one.reasons and _may_reclaim(one.ask) and one.ask.id not in served.values()
     ]
     if not asks:
         return 0
+    told: defaultdict[uuid.UUID, list[Spot]] = defaultdict(list)
+    for spot in _load(Allocation.objects.filter(id__in=served), now=now):
+        told[served[spot.allocation]].append(spot)
     found = plan_victims(
-        [(ask.id, ask.kind) for ask in asks], load_inventory(), load_spots(now=now)
+        [(ask.id, ask.kind) for ask in asks],
+        load_inventory(),
+        load_spots(now=now),
+        [(one.ask.kind, told[one.ask.id]) for one in waiting if one.ask.id in told],
     )
     return sum(_write(request_id, victims, now=now) for request_id, victims in found)
 
@@ -96,9 +103,13 @@ def _may_reclaim(ask: Ask) -> bool:
 
 def load_spots(*, now: datetime) -> list[Spot]:
     """Return who could be told to leave."""
+    return _load(_spots(), now=now)
+
+
+def _load(allocations: Any, *, now: datetime) -> list[Spot]:
     parts: defaultdict[uuid.UUID, list[Any]] = defaultdict(list)
     rows = list(
-        _spots().values_list(
+        allocations.values_list(
             *("id", "tenant_id", "node_id", "cpu_milli", "ram_mib", "created_at"),
             *("request__group_id", "request__group_size", "request__mode", "request__tenths"),
             named=True,

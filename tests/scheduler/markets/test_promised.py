@@ -104,3 +104,61 @@ def test_the_rest_is_anybodys_once_it_is_needed_no_more():
 
     assert state_of(small) == RequestState.PLACED
     assert Reclaim.objects.standing().count() == 0
+
+
+@pytest.mark.parametrize("market", ["spot", "on_demand"])
+def test_the_free_card_beside_a_single_victim_is_nobodys(market):
+    """Two cards, one spot: its place alone would not do, and it must not leave in vain."""
+    make_node(gpus=2)
+    ask("spot", A_CARD)
+    place()
+    victim = Allocation.objects.get()
+    large = ask("on_demand", TWO_CARDS, at=after(10))
+    decide(now=after(10))
+    small = ask(market, A_CARD, at=after(20))
+    decide(now=after(20))
+    assert state_of(small) == RequestState.WAITING
+
+    leave(victim, now=after(310))
+    decide(now=after(311))
+
+    assert state_of(large) == RequestState.PLACED
+
+
+def test_nobody_is_told_to_leave_for_room_that_is_promised():
+    """Of three spots two leave for the first request; who has left counts for no other."""
+    make_node(gpus=3)
+    one, other = make_tenant(), make_tenant()
+    for tenant in (one, one, other):
+        ask("spot", A_CARD, tenant=tenant)
+    place()
+    mine = list(Allocation.objects.filter(tenant=one).order_by("id"))
+    ask("on_demand", TWO_CARDS, at=after(10))
+    decide(now=after(10))
+    assert set(Reclaim.objects.values_list("allocation_id", flat=True)) == {it.id for it in mine}
+
+    leave(mine[0], now=after(20))
+    decide(now=after(21))
+    ask("on_demand", TWO_CARDS, at=after(30))
+    decide(now=after(30))
+
+    assert not Reclaim.objects.filter(allocation__tenant=other).exists()
+
+
+def test_a_second_request_has_another_told_at_once():
+    make_node(gpus=2)
+    tenant = make_tenant()
+    for _ in range(2):
+        ask("spot", A_CARD, tenant=tenant)
+    place()
+    wanting = []
+    for seconds in (10, 20):
+        wanting.append(ask("on_demand", A_CARD, at=after(seconds)))
+        decide(now=after(seconds))
+    assert Reclaim.objects.standing().count() == 2
+
+    for allocation in Allocation.objects.filter(tenant=tenant):
+        leave(allocation, now=after(320))
+    decide(now=after(321))
+
+    assert [state_of(one) for one in wanting] == [RequestState.PLACED] * 2
