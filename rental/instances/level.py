@@ -34,6 +34,7 @@ from rental.records.ids import to_text
 from scheduler.models import Allocation, LivenessStatus, RequestState, Want
 from scheduler.services import allocations
 from scheduler.services.death import NODE_DEAD
+from scheduler.services.reclaims import passed_deadline
 from scheduler.services.requests import cancel_request
 
 log = structlog.get_logger()
@@ -345,6 +346,9 @@ def let_go(
     locked; then come request, allocation, disks and node, then the run: the order of the house.
     """
     holds.free_hold(instance_id=instance.id, now=now)
+    if facts.allocation is not None:
+        # Its deadline as spot was before this: whoever ends it, nothing is charged beyond.
+        at = min(at, passed_deadline(facts.allocation.id, now=now) or at)
     if facts.is_between_places and not cancel_request(instance_id=instance.id, now=now):
         facts = read_facts(instance)  # a pass placed it meanwhile: that place is what must go
     held = facts.allocation.id if facts.allocation is not None and facts.holds_a_place else None

@@ -49,6 +49,12 @@ def close_reclaims(*, now: datetime) -> int:
     return Reclaim.objects.filter(id__in=[one for (one,) in ids]).update(done_at=now)
 
 
+def passed_deadline(allocation_id: uuid.UUID, *, now: datetime) -> datetime | None:
+    """Return when this spot had to be gone, if that is over and was not taken back."""
+    rows = Reclaim.objects.filter(allocation_id=allocation_id, withdrawn_at=None)
+    return rows.filter(reclaim_at__lte=now).values_list("reclaim_at", flat=True).first()
+
+
 @transaction.atomic
 def withdraw_reclaims(*, now: datetime) -> int:
     """Let those stay whose place is not needed any more. The row stays: it was said."""

@@ -101,6 +101,42 @@ def test_it_ends_at_the_deadline_however_late_the_pass_comes(spot, after, ticks)
     assert messages("withdrawn") == []  # it came true
 
 
+def stop(spot, *, now):
+    services.stop_instance(tenant_id=spot.tenant_id, instance_id=spot.pk, actor=PERSON, now=now)
+
+
+def leave(spot, *, now):
+    says(spot, "exited", now=now)
+    passes.sync(now=now)
+
+
+def give_back(spot, *, now):
+    services.release_instance(tenant_id=spot.tenant_id, instance_id=spot.pk, actor=PERSON, now=now)
+
+
+@pytest.mark.parametrize("end", [stop, leave, give_back])
+def test_whatever_ends_it_before_a_late_pass_nothing_is_charged_past_the_deadline(spot, end):
+    ask()
+    reclaims.reclaim(now=TOLD)
+
+    end(spot, now=DEADLINE + seconds(60))
+    reclaims.reclaim(now=DEADLINE + seconds(61))
+
+    assert Run.objects.get(pk=spot.run_id).closed_at_tick == 52
+
+
+@pytest.mark.parametrize(("late", "ticks"), [(0, 50), (1, 50), (-1, 51)])
+def test_a_deadline_on_a_tick_begins_no_further_one(spot, late, ticks):
+    """Started 300 s before it, to the microsecond, and one later, one earlier."""
+    start = DEADLINE - seconds(300) + timedelta(microseconds=late)
+    Run.objects.filter(pk=spot.run_id).update(started_at=start)
+    ask()
+
+    reclaims.reclaim(now=DEADLINE + seconds(100))
+
+    assert Run.objects.get(pk=spot.run_id).closed_at_tick == ticks
+
+
 def test_who_needed_it_gets_it_and_nobody_else(spot):
     """Another one has waited as long, and has less: he was promised nothing."""
     wanting = ask()
