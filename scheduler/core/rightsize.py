@@ -14,7 +14,7 @@ MEMORY_SPARE = 10  # percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Seen:
     """
     ``tenths`` and ``vram_mib`` of the slice; ``busy_percent``: of the slice, exceeded in five of a
     hundred minutes; ``vram_peak_mib``: the highest.
@@ -26,17 +26,11 @@ class Use:
     vram_peak_mib: int
 
 
-def needed_tenths(use: Use, *, least: int = 1, most: int = CELLS) -> int:
-    """Return the smallest slice that holds this use with room to spare, within the bounds."""
-    busy = _up(use.tenths * use.busy_percent * (100 + BUSY_SPARE), 100 * 100)
-    memory = _up(use.tenths * use.vram_peak_mib * (100 + MEMORY_SPARE), 100 * use.vram_mib)
-    return min(max(busy, memory, least), most)
-
-
-def next_tenths(use: Use, *, least: int = 1, most: int = CELLS) -> int:
-    """Return what to go to now: up at once, down one step, so that a quiet hour costs little."""
-    needed = needed_tenths(use, least=least, most=most)
-    return needed if needed >= use.tenths else max(needed, use.tenths - 1)
+def needed_tenths(seen: Seen) -> int:
+    """Return the smallest slice that holds this with room to spare; a whole card at the most."""
+    busy = _up(seen.tenths * seen.busy_percent * (100 + BUSY_SPARE), 100 * 100)
+    memory = _up(seen.tenths * seen.vram_peak_mib * (100 + MEMORY_SPARE), 100 * seen.vram_mib)
+    return min(max(busy, memory, 1), CELLS)
 
 
 def _up(number: int, by: int) -> int:

@@ -204,7 +204,6 @@ def test_the_database_keeps_one_notice_of_an_allocation(spot):
     ask()
     level_reclaims(now=TOLD + seconds(5))
     row = Reclaim.objects.get()
-    row.pk = None
 
     with pytest.raises(IntegrityError, match="allocation_has_one_standing_reclaim"):
         Reclaim.objects.create(

@@ -15,7 +15,7 @@ from rental.catalog.models import Offer, SliceKind
 from rental.catalog.queries import Rate, rates_of
 from rental.instances.models import Instance
 from rental.instances.states import InstanceState
-from scheduler.core.rightsize import Use, needed_tenths
+from scheduler.core.rightsize import Seen, needed_tenths
 
 Kind = Literal["idle", "larger_than_needed", "too_small"]
 
@@ -123,7 +123,7 @@ def _finding(
     instance: Instance, *, busiest: int, vram: int, busy: int, now: datetime
 ) -> Finding | None:
     offer = instance.offer
-    seen = Use(tenths=offer.tenths, vram_mib=offer.vram_mib, busy_percent=busy, vram_peak_mib=vram)
+    seen = Seen(tenths=offer.tenths, vram_mib=offer.vram_mib, busy_percent=busy, vram_peak_mib=vram)
     needed = needed_tenths(seen)
     kind: Kind
     if busiest <= IDLE_PERCENT:
