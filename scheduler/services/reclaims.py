@@ -16,13 +16,12 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
 
 from rental.records.ids import new_id
 from scheduler.core.cells import bits_of
 from scheduler.core.placement import Ask
 from scheduler.core.preempt import Spot, Victims, plan_victims
-from scheduler.models import Allocation, Node, Reclaim, Request, RequestState, Slice, Want
+from scheduler.models import Allocation, Reclaim, Request, RequestState, Slice, Want
 from scheduler.models.requests import Market
 from scheduler.services.inventory import load_inventory, load_waiting
 from scheduler.services.liveness import mark_dirty
@@ -66,7 +65,6 @@ def withdraw_reclaims(*, now: datetime) -> int:
     rows = idle.filter(allocation_id__in=allocations).order_by("id")
     ids = [one.id for one in rows.select_for_update(no_key=True, of=("self",))]
     Reclaim.objects.filter(id__in=ids).update(withdrawn_at=now)
-    _raise_versions(allocations)
     log.info("spot.withdrawn", allocations=[str(one) for one in allocations])
     return len(ids)
 
@@ -167,7 +165,6 @@ def _write(request_id: uuid.UUID, victims: Victims, *, now: datetime) -> int:
         )
         for spot in victims.spots
     )
-    _raise_versions(allocations)
     log.info(
         "spot.reclaimed",
         request=str(request_id),
@@ -175,10 +172,3 @@ def _write(request_id: uuid.UUID, victims: Victims, *, now: datetime) -> int:
         reclaim_at=reclaim_at.isoformat(),
     )
     return len(allocations)
-
-
-def _raise_versions(allocations: Sequence[uuid.UUID]) -> None:
-    """Their nodes have something new to read."""
-    nodes = Node.objects.filter(allocations__id__in=allocations).order_by("id")
-    ids = list(nodes.select_for_update(no_key=True, of=("self",)).values_list("id", flat=True))
-    Node.objects.filter(id__in=ids).update(version=F("version") + 1)
